@@ -5,8 +5,8 @@ from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescri
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest
 from protocol_codecs.messages.list_groups import ListGroupsRequest
 from protocol_codecs.messages.share_group_describe import ShareGroupDescribeRequest
-from translation.actions import Connection
-from translation.members.procedure import Procedure, Send
+from translation.actions import Call, Connection
+from translation.members.procedure import Procedure
 
 _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _DESCRIBE_SHARE, _LIST_WITH_TYPES = 5, 1, 1, 5
 _WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
@@ -34,7 +34,7 @@ def _as_classic(connection: Connection, group_id: str) -> Procedure[str | None]:
     version = connection.version(ApiKey.DESCRIBE_GROUPS, _DESCRIBE_CLASSIC)
     if version is None:
         return "the broker can't describe it"
-    response = yield Send(ApiKey.DESCRIBE_GROUPS, version, DescribeGroupsRequest(groups=(group_id,)))
+    response = yield Call(ApiKey.DESCRIBE_GROUPS, version, DescribeGroupsRequest(groups=(group_id,)))
     for group in response.groups:
         if group.error_code != ErrorCode.NONE:
             return _not_described(group.error_code)
@@ -47,7 +47,7 @@ def _as_consumer(connection: Connection, group_id: str) -> Procedure[str | None]
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, _DESCRIBE_CONSUMER)
     if version is None:
         return None
-    response = yield Send(
+    response = yield Call(
         ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(group_id,))
     )
     for group in response.groups:
@@ -62,7 +62,7 @@ def _as_share(connection: Connection, group_id: str) -> Procedure[str | None]:
     version = connection.version(ApiKey.SHARE_GROUP_DESCRIBE, _DESCRIBE_SHARE, _DESCRIBE_SHARE)
     if version is None:
         return None
-    response = yield Send(
+    response = yield Call(
         ApiKey.SHARE_GROUP_DESCRIBE, version, ShareGroupDescribeRequest(group_ids=(group_id,))
     )
     for group in response.groups:
@@ -80,7 +80,7 @@ def _as_streams(connection: Connection, group_id: str) -> Procedure[str | None]:
     version = connection.version(ApiKey.LIST_GROUPS, _LIST_WITH_TYPES, _LIST_WITH_TYPES)
     if version is None:
         return "the broker does not list its streams groups"
-    response = yield Send(ApiKey.LIST_GROUPS, version, ListGroupsRequest(types_filter=("streams",)))
+    response = yield Call(ApiKey.LIST_GROUPS, version, ListGroupsRequest(types_filter=("streams",)))
     if response.error_code != ErrorCode.NONE:
         return _not_described(response.error_code)
     is_one = any(group.group_id == group_id for group in response.groups)

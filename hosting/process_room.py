@@ -11,7 +11,7 @@ from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedAnswer, HostedGroups
 from hosting.groups.settings import HostedSettings
 from protocol_codecs import ErrorCode
-from translation.actions import ClientCall, ConnectionId, Request
+from translation.actions import ConnectionId, Request
 from translation.members.member_ids import kafka_uuid
 
 Answers: TypeAlias = Sequence[tuple[Request, Any]]
@@ -74,9 +74,9 @@ class ProcessRoom:
         """The error of a call with this generation; NONE if it is the member's present one."""
         return self.groups.why_refused(group_id, member_id, instance_id, generation)
 
-    def handle(self, now: float, call: ClientCall) -> Answers:
+    def handle(self, now: float, request: Request) -> Answers:
         """Serve a JoinGroup, SyncGroup, Heartbeat or LeaveGroup; its own answer may come later."""
-        connection, request = call.connection, call.request
+        connection = request.connection
         hosted_call = HostedCall(
             key=request,
             connection=connection.id,

@@ -9,7 +9,7 @@ from hosting.groups.settings import HostedSettings
 from hosting.process_room import ProcessRoom
 from hosting.replicas import keep_hosts
 from hosting.state import Hosting
-from translation.actions import ClientCall, ConnectionId
+from translation.actions import ConnectionId, Request
 from translation.engine.context import Context
 from translation.engine.group_router import RouteAgain
 from translation.member_log.group_records import HOST
@@ -25,9 +25,9 @@ class HostedRouter:
         self._room = room
         self.hosting = Hosting(context, room)
 
-    def route(self, call: ClientCall, route_again: RouteAgain) -> bool:
+    def route(self, request: Request, route_again: RouteAgain) -> bool:
         """Take a call if its group is hosted, or is to be."""
-        return route_hosted(self.hosting, call, route_again)
+        return route_hosted(self.hosting, request, route_again)
 
     def may_take(self, group_id: str) -> bool:
         """Whether a group is hosted, or is to be."""

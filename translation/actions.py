@@ -1,6 +1,6 @@
 """The data that the translation and its shell exchange: requests and responses in, actions out.
 
-The shell (``proxy``) hands every group call of a client, a :class:`ClientCall`, to
+The shell (``proxy``) hands every group call of a client, a :class:`Request`, to
 :meth:`translation.translator.Translator.handle_request`, every answer to a call that the translation made to
 ``handle_reply``, every end of a connection to ``client_disconnected`` or ``upstream_lost``, and the passing of time
 to ``handle_time``. Each of them gives a list of the actions below, to be carried out in order.
@@ -57,20 +57,17 @@ class Connection(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A group call of a client. ``version`` is the request's api_version, ``message`` its decoded body."""
+    """A group call of a client, with the connection on which it came, and on which its answer goes back.
+
+    ``version`` is the request's api_version, ``message`` its decoded body.
+    """
 
     id: RequestId
+    connection: Connection
     api_key: int
     version: int
     client_id: str | None
     message: Any
-
-
-class ClientCall(msgspec.Struct, frozen=True):
-    """A client's request together with the connection on which it came, and on which its answer goes back."""
-
-    connection: Connection
-    request: Request
 
 
 # -- actions ----------------------------------------------------------------------------------------------
@@ -92,10 +89,10 @@ class Forward(msgspec.Struct, frozen=True):
 class Authorized(msgspec.Struct, frozen=True):
     """Tells the shell that the sender of this JoinGroup may act in its group, so that observers may count the call.
 
-    It comes before anything else that follows from the JoinGroup.
+    It comes before anything else that follows from the JoinGroup, also if its client has disconnected meanwhile.
     """
 
-    request: Request
+    request_id: RequestId
 
 
 class Relayed(msgspec.Struct, frozen=True):
@@ -104,7 +101,7 @@ class Relayed(msgspec.Struct, frozen=True):
     The client becomes a classic member by it, whose further calls pass through, so observers see it as one of them.
     """
 
-    call: ClientCall
+    request: Request
     response: Any
 
 
@@ -113,14 +110,16 @@ class Call(msgspec.Struct, frozen=True):
 
     ``client_id`` goes into the header, so that the broker's quotas and logs see the client. The answer comes
     back by ``handle_reply`` with ``call_id``; if the connection is lost, ``upstream_lost`` comes instead.
+
+    A procedure says only which request it is. The scheduler, which makes the action of it, knows the other fields.
     """
 
-    connection_id: ConnectionId
-    call_id: CallId
     api_key: int
     version: int
-    client_id: str | None
     message: Any
+    client_id: str | None = None
+    connection_id: ConnectionId = ConnectionId(0)
+    call_id: CallId = CallId(0)
 
 
 class Close(msgspec.Struct, frozen=True):

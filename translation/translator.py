@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocol_codecs import ApiKey
-from translation.actions import Action, CallId, ClientCall, ConnectionId
+from translation.actions import Action, CallId, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.conversion.helper import Helpers
 from translation.engine.context import Context
@@ -101,27 +101,27 @@ class Translator:
         (:mod:`translation.admission.authorization`)."""
         self._predicted: PredictedHeartbeat | None = None
 
-    def predict(self, now: float, call: ClientCall) -> PredictedHeartbeat | None:
+    def predict(self, now: float, request: Request) -> PredictedHeartbeat | None:
         """Predict the request to the broker that a Heartbeat leads to; None if that is not certain.
 
-        :meth:`handle_request` has to be called next, with the same call. The caller may send the predicted request
+        :meth:`handle_request` has to be called next, with the same request. The caller may send the predicted request
         before that, so that the broker works on it meanwhile.
         """
         self._environment.now = now
-        self._predicted = self._routing.predict_heartbeat(call)
+        self._predicted = self._routing.predict_heartbeat(request)
         return self._predicted
 
-    def handle_request(self, now: float, call: ClientCall) -> list[Action]:
+    def handle_request(self, now: float, request: Request) -> list[Action]:
         """Handle a client's request of one of the group APIs."""
         self._environment.now = now
-        self._connections.track(call)
+        self._connections.track(request)
         predicted, self._predicted = self._predicted, None
-        if predicted is not None and predicted.call is call:
+        if predicted is not None and predicted.request is request:
             predicted.begin()
             return self._environment.take_actions()
-        self._routing.route(call)
-        if call.request.api_key == _HEARTBEAT and is_wave_check_due(self._moves, self._registry, call):
-            check_wave(self._context, call)
+        self._routing.route(request)
+        if request.api_key == _HEARTBEAT and is_wave_check_due(self._moves, self._registry, request):
+            check_wave(self._context, request)
         return self._environment.take_actions()
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
@@ -156,12 +156,12 @@ class Translator:
         self._scheduler.handle_reply(call_id, message)
         return self._environment.take_actions()
 
-    def handle_relayed_response(self, now: float, call: ClientCall, response: Any) -> list[Action]:
+    def handle_relayed_response(self, now: float, request: Request, response: Any) -> list[Action]:
         """Learn from the broker's response to a group request that was relayed."""
         self._environment.now = now
-        self._relayed_responses.observe_response(call, response)
-        if call.request.api_key == ApiKey.JOIN_GROUP:
-            self._helpers.has_joined_classic(call, response)
+        self._relayed_responses.observe_response(request, response)
+        if request.api_key == ApiKey.JOIN_GROUP:
+            self._helpers.has_joined_classic(request, response)
         return self._environment.take_actions()
 
     def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:

@@ -12,7 +12,7 @@ import trio
 
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
-from translation.actions import ClientCall, Event, EventKind, MemberProtocol, Request
+from translation.actions import Event, EventKind, MemberProtocol, Request
 from translation.passthrough.commits import CommitWatch
 from translation.passthrough.observer import Observer
 
@@ -45,22 +45,22 @@ class EventReporter:
         """Show the observer a call that is forwarded, of a client that the broker has accepted before."""
         self._observe(request, lambda now: self._observer.request_forwarded(now, request))
 
-    def call_answered(self, call: ClientCall, response: Any) -> None:
+    def call_answered(self, request: Request, response: Any) -> None:
         """Show the observer the broker's response to a call that was forwarded."""
-        self._observe(call.request, lambda now: self._observer.response_received(now, call, response))
+        self._observe(request, lambda now: self._observer.response_received(now, request, response))
 
-    def commit_answered(self, call: ClientCall, response: Any, protocol: str | None = None) -> None:
+    def commit_answered(self, request: Request, response: Any, protocol: str | None = None) -> None:
         """Show the watch a commit and its response; ``protocol`` is for members that the observer does not know."""
-        message: Any = call.request.message
+        message: Any = request.message
         names = self._observer.topics.names
 
         def look(now: float) -> Iterable[Event]:
             known = self._observer.protocol_of(message.group_id, message.member_id) or protocol or ""
             return self._commits.answered(
-                now, call, response, known, lambda topic_id: names.get(topic_id, "")
+                now, request, response, known, lambda topic_id: names.get(topic_id, "")
             )
 
-        self._observe(call.request, look)
+        self._observe(request, look)
 
     def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
         try:

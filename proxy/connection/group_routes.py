@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from proxy.groups.broker_queries import BrokerQuery
-from translation.actions import Call, CallId, ClientCall, Connection, ConnectionId
+from translation.actions import Call, CallId, Connection, ConnectionId, Request
 from translation.policy.policy import LONGEST_GROUP_ID
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class GroupRoutes:
         route = self._routes.get(group_id)
         return None if route is None else route.connection.id
 
-    def remember(self, shell: "SessionShell", call: ClientCall) -> None:
+    def remember(self, shell: "SessionShell", request: Request) -> None:
         """Remember the connection of a call that the broker accepts, for its group."""
-        connection, request = call.connection, call.request
+        connection = request.connection
         group_id = request.message.group_id
         groups = self._groups_on.setdefault(connection.id, set())
         if len(groups) < _MAX_GROUPS_PER_CONNECTION and len(group_id) <= LONGEST_GROUP_ID:
@@ -98,7 +98,7 @@ class GroupRoutes:
         query_id = CallId(next(self._query_ids))
         self._queries[query_id] = _Query(route.connection.id, on_response)
         route.shell.call(
-            Call(route.connection.id, query_id, query.api_key, query.version, route.client_id, query.message)
+            Call(query.api_key, query.version, query.message, route.client_id, route.connection.id, query_id)
         )
         return True
 

@@ -26,7 +26,7 @@ from proxy.session.prediction import Prediction
 from proxy.session.session import ClientSession
 from proxy.transport.relay_direction import RelayDirection
 from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
-from translation.actions import Call, ClientCall, RequestId
+from translation.actions import Call, Request, RequestId
 
 _MAX_BACKLOG_BYTES = 64 * 1024
 """Bytes read from a client beyond the request that is worked on: enough to notice that it is gone."""
@@ -151,12 +151,12 @@ class SessionShell:
         while events:
             event = events.popleft()
             match event:
-                case ClientCall():
+                case Request():
                     driver.request(self, event)
                 case CallReturned(call_id, message):
                     driver.reply(call_id, message)
-                case GroupCallPassed(connection, request, response):
-                    driver.call_relayed(self, connection, request, response)
+                case GroupCallPassed(request, response):
+                    driver.call_relayed(self, request, response)
                 case UpstreamNeeded():
                     self.upstream_needed = True
                 case SaslSessionExpired():

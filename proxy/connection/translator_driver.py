@@ -29,7 +29,6 @@ from translation.actions import (
     Call,
     CallHook,
     CallId,
-    ClientCall,
     Close,
     Connection,
     ConnectionId,
@@ -84,6 +83,7 @@ class _DrivenConnection(msgspec.Struct):
     """A connection that the translator knows, with its requests and the calls on it that are under way."""
 
     shell: "SessionShell"
+    client_gone: bool = False
     requests: set[RequestId] = msgspec.field(default_factory=set)
     calls: set[CallId] = msgspec.field(default_factory=set)
 
@@ -117,10 +117,9 @@ class TranslatorDriver:
         self._kept_alive = observer.kept_alive  # called for each Heartbeat that passes through
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
-        self._requests: dict[RequestId, _DrivenConnection] = {}
-        self._commits: dict[RequestId, ClientCall] = {}
-        """The commits among them."""
-        self._first_heartbeats: dict[RequestId, ClientCall] = {}
+        self._requests: dict[RequestId, Request] = {}
+        """Those without an answer; those of a client that is gone stay until its connection is forgotten."""
+        self._first_heartbeats: set[RequestId] = set()
         """The Heartbeats among them with which connections begin that the broker has not accepted yet."""
         self._calls: dict[CallId, Call] = {}
         self._work: deque[tuple[_Handler, ConnectionId | None, tuple[Any, ...]]] = deque()
@@ -162,29 +161,27 @@ class TranslatorDriver:
             CallHook: call_hook or (lambda _call: None),
         }
 
-    def request(self, shell: "SessionShell", call: ClientCall) -> None:
+    def request(self, shell: "SessionShell", request: Request) -> None:
         """Hand a client's group call to the translator, and send what is certain to come of it before."""
-        connection, request = call.connection, call.request
+        connection = request.connection
         is_heartbeat = request.api_key == _HEARTBEAT
         if is_heartbeat and not self._working:
-            prediction = self._translator.predict(self._clock(), call)
+            prediction = self._translator.predict(self._clock(), request)
             if prediction is not None:
                 shell.send_predicted(request.client_id, prediction)
         driven = self._connections.get(connection.id)
         if driven is None:
             driven = self._connections[connection.id] = _DrivenConnection(shell)
         driven.requests.add(request.id)
-        self._requests[request.id] = driven
-        if request.api_key in COMMITS:
-            self._commits[request.id] = call
+        self._requests[request.id] = request
         if is_heartbeat:
             group_id = request.message.group_id
             if not self._routes.leads_to(group_id, shell):
                 if self._translator.is_authorized(connection.id, group_id):
-                    self._routes.remember(shell, call)
+                    self._routes.remember(shell, request)
                 else:
-                    self._first_heartbeats[request.id] = call
-        self._dispatch(self._handle_request, connection.id, call)
+                    self._first_heartbeats.add(request.id)
+        self._dispatch(self._handle_request, connection.id, request)
 
     def passes_through(self, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
         """Whether :meth:`request` would do nothing with a member's Heartbeat on this connection but forward it."""
@@ -198,61 +195,54 @@ class TranslatorDriver:
         """Whether a router serves a group, whatever the policy says of it now, or may do."""
         return self._translator.has_routed_group(self._clock(), group_id)
 
-    def call_relayed(
-        self,
-        shell: "SessionShell",
-        connection: Connection,
-        request: Request,
-        response: Any,
-    ) -> None:
+    def call_relayed(self, shell: "SessionShell", request: Request, response: Any) -> None:
         """Observe a group call that passes through: when it is relayed (``response`` is None) and when it is answered.
 
-        A call counts for nothing until the broker has accepted a call of its sender for this group. Nearly all
-        calls are accepted Heartbeats of known members: their short way makes no ClientCall.
+        A call counts for nothing until the broker has accepted a call of its sender for this group.
         """
-        group_id = request.message.group_id
+        connection, group_id = request.connection, request.message.group_id
         if request.api_key == _HEARTBEAT and response.error_code == 0:
             if self._translator.is_authorized(connection.id, group_id):
                 if not self._routes.leads_to(group_id, shell):
-                    self._routes.remember(shell, ClientCall(connection, request))
+                    self._routes.remember(shell, request)
                 if self._kept_alive(self._clock(), connection.id, request.message):
                     return
         elif response is None:
             if self._translator.is_authorized(connection.id, group_id):
                 self.reporter.call_forwarded(request)
             return
-        call = ClientCall(connection, request)
         if request.api_key in COMMITS:
-            self._commit_answered(call, response)
+            self._commit_answered(request, response)
             return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
         if is_news or not self._translator.is_authorized(connection.id, group_id):
             if connection.id not in self._connections:
                 self._connections[connection.id] = _DrivenConnection(shell)
-            self._dispatch(self._handle_relayed_response, connection.id, call, response)
+            self._dispatch(self._handle_relayed_response, connection.id, request, response)
         is_heartbeat = request.api_key == _CONSUMER_GROUP_HEARTBEAT or (
             request.api_key == _HEARTBEAT and response.error_code == 0
         )
         if is_heartbeat and self._translator.is_authorized(connection.id, group_id):
-            self._routes.remember(shell, call)
-        self.reporter.call_answered(call, response)
+            self._routes.remember(shell, request)
+        self.reporter.call_answered(request, response)
 
-    def _commit_answered(self, call: ClientCall, response: Any, protocol: str | None = None) -> None:
+    def _commit_answered(self, request: Request, response: Any, protocol: str | None = None) -> None:
         """Report what became of a commit; of a sender whom the broker has not accepted yet, only if it accepts this.
 
         It does if it accepts any partition: one that nobody has beside it hides nothing.
         """
-        group_id = call.request.message.group_id
-        if 0 in codes_of(response) or self._translator.is_authorized(call.connection.id, group_id):
-            self.reporter.commit_answered(call, response, protocol)
+        group_id = request.message.group_id
+        if 0 in codes_of(response) or self._translator.is_authorized(request.connection.id, group_id):
+            self.reporter.commit_answered(request, response, protocol)
 
     def _authorized(self, authorized: Authorized) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
         # JoinGroup no longer reports as owned, not when it is answered.
-        self.reporter.call_forwarded(authorized.request)
+        if (request := self._requests.get(authorized.request_id)) is not None:
+            self.reporter.call_forwarded(request)
 
     def _relayed(self, relayed: Relayed) -> None:
-        self.reporter.call_answered(relayed.call, relayed.response)
+        self.reporter.call_answered(relayed.request, relayed.response)
 
     def ask(
         self,
@@ -282,8 +272,7 @@ class TranslatorDriver:
     def client_disconnected(self, connection_id: ConnectionId) -> None:
         """Tell the translator that a known connection has lost its client; it releases the connection when it can."""
         self._routes_end(connection_id)
-        driven = self._connections[connection_id]
-        self._forget_requests(driven)
+        self._connections[connection_id].client_gone = True
         self._dispatch(self._handle_client_disconnected, connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
@@ -311,7 +300,9 @@ class TranslatorDriver:
         driven = self._connections.pop(connection_id, None)
         if driven is None:
             return False
-        self._forget_requests(driven)
+        for request_id in driven.requests:
+            del self._requests[request_id]
+            self._first_heartbeats.discard(request_id)
         for call_id in driven.calls:
             del self._calls[call_id]
         return True
@@ -359,13 +350,6 @@ class TranslatorDriver:
             if self._errors != errors:
                 await trio.sleep(_PAUSE_AFTER_ERROR_S)  # the deadline may still be due
 
-    def _forget_requests(self, driven: _DrivenConnection) -> None:
-        for request_id in driven.requests:
-            self._requests.pop(request_id, None)
-            self._commits.pop(request_id, None)
-            self._first_heartbeats.pop(request_id, None)
-        driven.requests.clear()
-
     def _dispatch(self, handler: "_Handler", about: ConnectionId | None, *arguments: Any) -> None:
         """Hand an event to the translator and execute its actions; queue it if another one is being handled."""
         if self._working:
@@ -407,34 +391,35 @@ class TranslatorDriver:
             driven.shell.fail()
 
     def _answer(self, answer: Answer) -> None:
-        driven = self._requests.pop(answer.request_id, None)
-        if driven is not None:  # else its client is gone
-            driven.requests.discard(answer.request_id)
-            driven.shell.answer(answer.request_id, answer.message)
-            if self._first_heartbeats:
-                self._first_answered(driven.shell, answer.request_id)
-            if self._commits and (commit := self._commits.pop(answer.request_id, None)) is not None:
-                self._commit_answered(commit, answer.message, MemberProtocol.TRANSLATED)
+        request = self._requests.get(answer.request_id)
+        if request is None or (driven := self._connections[request.connection.id]).client_gone:
+            return
+        del self._requests[request.id]
+        driven.requests.discard(request.id)
+        driven.shell.answer(request.id, answer.message)
+        if self._first_heartbeats:
+            self._first_answered(driven.shell, request)
+        if request.api_key in COMMITS:
+            self._commit_answered(request, answer.message, MemberProtocol.TRANSLATED)
 
-    def _first_answered(self, shell: "SessionShell", request_id: RequestId) -> None:
+    def _first_answered(self, shell: "SessionShell", request: Request) -> None:
         """Remember the connection of a Heartbeat about whose sender the broker was asked meanwhile.
 
         A client that loses each connection soon sends only one on each.
         """
-        first = self._first_heartbeats.pop(request_id, None)
-        if first is not None and self._translator.is_authorized(
-            first.connection.id, first.request.message.group_id
-        ):
-            self._routes.remember(shell, first)
+        if request.id in self._first_heartbeats:
+            self._first_heartbeats.discard(request.id)
+            if self._translator.is_authorized(request.connection.id, request.message.group_id):
+                self._routes.remember(shell, request)
 
     def _forward(self, forward: Forward) -> None:
-        driven = self._requests.pop(forward.request_id, None)
-        if driven is not None:
-            driven.requests.discard(forward.request_id)
-            # Their responses come with call_relayed.
-            self._commits.pop(forward.request_id, None)
-            self._first_heartbeats.pop(forward.request_id, None)
-            driven.shell.forward(forward.request_id)
+        request = self._requests.get(forward.request_id)
+        if request is None or (driven := self._connections[request.connection.id]).client_gone:
+            return
+        del self._requests[request.id]
+        driven.requests.discard(request.id)
+        self._first_heartbeats.discard(request.id)
+        driven.shell.forward(request.id)  # its response comes with call_relayed
 
     def _emitted(self, emit: Emit) -> None:
         self.reporter.report((emit.event,))

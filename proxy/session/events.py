@@ -3,7 +3,7 @@
 import msgspec
 
 from protocol_codecs import Message
-from translation.actions import CallId, ClientCall, Connection, Request
+from translation.actions import CallId, Request
 
 
 class UpstreamNeeded(msgspec.Struct, frozen=True):
@@ -20,7 +20,6 @@ class CallReturned(msgspec.Struct, frozen=True):
 class GroupCallPassed(msgspec.Struct, frozen=True):
     """A group call passes through: ``response`` is None when it is relayed, and the broker's when that has answered."""
 
-    connection: Connection
     request: Request
     response: Message | None
 
@@ -29,5 +28,5 @@ class SaslSessionExpired(msgspec.Struct, frozen=True):
     """A call that is needed can't be sent, because the lifetime of the SASL session is over (KIP-368)."""
 
 
-SessionEvent = UpstreamNeeded | ClientCall | CallReturned | GroupCallPassed | SaslSessionExpired
-"""With a :class:`ClientCall` the translation has to decide about it; the shell calls ``answer`` or ``forward`` then."""
+SessionEvent = UpstreamNeeded | Request | CallReturned | GroupCallPassed | SaslSessionExpired
+"""With a :class:`Request` the translation has to decide about it; the shell calls ``answer`` or ``forward`` then."""

@@ -39,27 +39,14 @@ class Negotiation:
     ) -> None:
         self.ranges: Ranges = listener.negotiator.default_ranges
         """The versions that the client may use."""
-        self.known_connection: Connection | None = None
-        """What the translation knows of the connection; None until the broker has named its versions."""
+        self.connection = Connection(connection_id, client_host, {}, peer_closed=peer_closed)
+        """What the translation knows of the connection; it has no versions until the broker has named them."""
         self.stand_in = False
         """Whether the upstream connection leads to a bootstrap broker, because the node's address is not known yet."""
         self._listener = listener
         self._negotiator = listener.negotiator
-        self._connection_id = connection_id
-        self._client_host = client_host
-        self._peer_closed = peer_closed
         self._on_change = on_change
         self._software = ""
-
-    @property
-    def connection(self) -> Connection:
-        """What the translation knows of the connection.
-
-        :raises LookupError: the broker has not named its versions yet.
-        """
-        if self.known_connection is None:
-            raise LookupError("the broker's versions are not known yet")
-        return self.known_connection
 
     def withhold_authentication(self) -> None:
         """Offer the client no API of authentication from the start: the proxy authenticates in its place."""
@@ -118,8 +105,6 @@ class Negotiation:
         negotiated = self._negotiator.negotiate(version, frame)
         if negotiated.broker:
             self.ranges = negotiated.client
-            self.known_connection = Connection(
-                self._connection_id, self._client_host, negotiated.broker, self._software, self._peer_closed
-            )
+            self.connection = replace(self.connection, versions=negotiated.broker, software=self._software)
             self._on_change()
         return negotiated

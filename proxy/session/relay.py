@@ -118,12 +118,12 @@ class Relay:
 
     def tap(self, entry: InFlightRequest, request: Request) -> None:
         """Return a group call that passes through to the shell as an event, and its response as another."""
-        events, connection = self._core.events, self._negotiation.connection
+        events = self._core.events
         if request.api_key in OBSERVED_WHEN_FORWARDED:
-            events.append(GroupCallPassed(connection, request, None))
+            events.append(GroupCallPassed(request, None))
         entry.tap = tap_group_call(
             request,
-            lambda response: events.append(GroupCallPassed(connection, request, response)),
+            lambda response: events.append(GroupCallPassed(request, response)),
             self._listener.limits.group_call_max_elements,
         )
 
@@ -148,9 +148,10 @@ class Relay:
 
     def _attach_tap(self, entry: InFlightRequest, header: RequestHeader, piece: Piece) -> None:
         if header.api_key in OBSERVED:
-            if self._negotiation.known_connection is not None and piece.last:
+            connection = self._negotiation.connection
+            if connection.versions and piece.last:
                 max_elements = self._listener.limits.group_call_max_elements
-                request = decode_group_call(piece.data, header, new_request_id(), max_elements)
+                request = decode_group_call(piece.data, header, connection, new_request_id(), max_elements)
                 if request is not None:
                     self.tap(entry, request)
         elif (

@@ -11,7 +11,7 @@ from protocol_codecs.messages.metadata import MetadataResponse
 from proxy.wire.bounded_decoding import read_group_call, read_group_response
 from proxy.wire.framing import response_body_offset
 from proxy.wire.request_header import RequestHeader, client_id_of
-from translation.actions import Request, RequestId
+from translation.actions import Connection, Request, RequestId
 from translation.passthrough.topic_names import TopicNames
 
 TOPIC_IDS_FROM = 10
@@ -91,7 +91,7 @@ def is_plain_success(frame: bytes, version: int) -> bool:
 
 
 def decode_group_call(
-    frame: bytes, header: RequestHeader, request_id: RequestId, max_elements: int
+    frame: bytes, header: RequestHeader, connection: Connection, request_id: RequestId, max_elements: int
 ) -> Request | None:
     """Decode the group call in a request frame; None if that fails, which the broker will tell the client.
 
@@ -101,7 +101,8 @@ def decode_group_call(
         message = read_group_call(header, frame, max_elements)
     except CodecError:
         return None
-    return Request(request_id, header.api_key, header.version, client_id_of(frame, header), message)
+    client_id = client_id_of(frame, header)
+    return Request(request_id, connection, header.api_key, header.version, client_id, message)
 
 
 def tap_group_call(

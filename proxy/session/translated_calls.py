@@ -10,6 +10,7 @@ to forward this one too, it is relayed at once.
 from itertools import takewhile
 
 import msgspec
+from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, Message
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
@@ -27,7 +28,7 @@ from proxy.wire import request_upgrades
 from proxy.wire.frame_splitter import Piece
 from proxy.wire.framing import response_frame
 from proxy.wire.request_header import RequestHeader, api_key_of, client_id_of
-from translation.actions import Answer, Call, ClientCall, ConnectionId, Request, RequestId
+from translation.actions import Answer, Call, ConnectionId, Request, RequestId
 from translation.passthrough.commits import COMMITS
 from translation.passthrough.observer import OBSERVED
 
@@ -153,19 +154,20 @@ class TranslatedCalls:
             _LOCAL, header.api_key, header.version, header.correlation_id, listener.clock()
         )
         core.in_flight.receive(entry)
-        request = Request(new_request_id(), header.api_key, header.version, client_id, message)
-        self._held[request.id] = _Held(header, frame, size, request, entry)
+        connection = self._negotiation.connection
+        request = Request(new_request_id(), connection, header.api_key, header.version, client_id, message)
+        self._held[request.id] = held = _Held(header, frame, size, request, entry)
         self._held_bytes += size
         core.state.on_request(_HANDED_OVER)
-        connection = self._negotiation.known_connection
-        if connection is not None:
-            core.events.append(ClientCall(connection, request))
+        if connection.versions:
+            core.events.append(request)
         else:
-            self._injected.ask_versions(client_id, lambda frame: self._versions_learned(frame, request))
+            self._injected.ask_versions(client_id, lambda frame: self._versions_learned(frame, held))
 
-    def _versions_learned(self, frame: bytes, request: Request) -> None:
+    def _versions_learned(self, frame: bytes, held: _Held) -> None:
         self._negotiation.learn(frame)
-        self._core.events.append(ClientCall(self._negotiation.connection, request))
+        held.request = replace(held.request, connection=self._negotiation.connection)
+        self._core.events.append(held.request)
 
     def forget_heartbeat(self) -> None:
         """Forget the last Heartbeat: it was checked against versions that have changed since."""

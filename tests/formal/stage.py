@@ -27,7 +27,6 @@ from translation.actions import (
     Action,
     Answer,
     Call,
-    ClientCall,
     Connection,
     ConnectionId,
     Forward,
@@ -144,12 +143,11 @@ class Stage:
     def ask(self, line: Line, api_key: ApiKey, version: int, message: Any) -> Asked:
         """Make a call of a client."""
         translator = self.proxies[line.proxy]
-        request = Request(RequestId(self._next_id()), api_key, version, line.client, message)
+        request = Request(RequestId(self._next_id()), line.connection, api_key, version, line.client, message)
         asked = self._asked[line.proxy, request.id] = Asked(line, request)
-        call = ClientCall(line.connection, request)
         if api_key == ApiKey.HEARTBEAT:
-            translator.predict(_NOW_S, call)
-        self._act(line.proxy, translator.handle_request(_NOW_S, call))
+            translator.predict(_NOW_S, request)
+        self._act(line.proxy, translator.handle_request(_NOW_S, request))
         return asked
 
     def member_time(self, proxy: str, member: Member, *, keep_alive: bool) -> None:
@@ -222,8 +220,7 @@ class Stage:
     def _forward(self, proxy: str, asked: Asked) -> None:
         def answered(response: Any) -> None:
             asked.response = response
-            call = ClientCall(asked.line.connection, asked.request)
-            actions = self.proxies[proxy].handle_relayed_response(_NOW_S, call, response)
+            actions = self.proxies[proxy].handle_relayed_response(_NOW_S, asked.request, response)
             self._act(proxy, actions)
 
         self._send(asked.line, asked.request, answered)

@@ -38,7 +38,7 @@ from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.endpoint_rewriter import EndpointRewriter
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
 from tests.fuzz import broker_answers, foreign_records, lines_and_frames, two_connections
-from translation.actions import ClientCall, ConnectionId
+from translation.actions import ConnectionId, Request
 
 BROKER_HOST = b"b.internal"
 """The host of every broker in these targets; no client may ever read it as an address."""
@@ -254,8 +254,8 @@ def _turn(talk: ClientSession) -> bool:
             case UpstreamNeeded():
                 talk.upstream_opened()
                 opened = True
-            case ClientCall(_, request):
-                talk.forward(request.id)
+            case Request(request_id):
+                talk.forward(request_id)
         talk.process()
     return opened
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from protocol_codecs import ApiKey
 from tests.simulation.gate_kinds import CONTROL, FAULT, HARM, SILENT
 from tests.simulation.wire import GROUP
-from translation.actions import ClientCall, Connection, Event, EventKind, MemberProtocol
+from translation.actions import Connection, Event, EventKind, MemberProtocol, Request
 from translation.member_log.signals import WINDOW_S, Gate
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
@@ -60,20 +60,20 @@ class GateSource:
             ):
                 self._observer.member_translated(GROUP, event.member_id)
 
-    def asked(self, call: ClientCall) -> None:
+    def asked(self, request: Request) -> None:
         """A client has sent a group call."""
-        if call.request.api_key == ApiKey.HEARTBEAT and self._counts_for_something(call.connection):
-            self._heartbeated.add(call.connection.id)
+        if request.api_key == ApiKey.HEARTBEAT and self._counts_for_something(request.connection):
+            self._heartbeated.add(request.connection.id)
 
-    def forwarded(self, call: ClientCall) -> None:
+    def forwarded(self, request: Request) -> None:
         """A group call passes through."""
-        if self._counts_for_something(call.connection):
-            self.report(self._observer.request_forwarded(self._process.now_s, call.request))
+        if self._counts_for_something(request.connection):
+            self.report(self._observer.request_forwarded(self._process.now_s, request))
 
-    def answered(self, call: ClientCall, response: Any) -> None:
+    def answered(self, request: Request, response: Any) -> None:
         """The broker has answered it."""
-        if self._counts_for_something(call.connection):
-            self.report(self._observer.response_received(self._process.now_s, call, response))
+        if self._counts_for_something(request.connection):
+            self.report(self._observer.response_received(self._process.now_s, request, response))
 
     def _counts_for_something(self, connection: Connection) -> bool:
         """Whether the broker has accepted a call of this connection for the group."""

@@ -42,7 +42,6 @@ from translation.actions import (
     Answer,
     Call,
     CallId,
-    ClientCall,
     Close,
     Connection,
     ConnectionId,
@@ -137,6 +136,11 @@ class ShellConnection:
 
 _COMMAND_AGAIN_MS = 50
 """After so long a command that is pending is given again."""
+
+
+def a_request(request_id: RequestId, shell: ShellConnection, ask: Ask) -> Request:
+    """Return what a client asks on a connection as the translation gets it."""
+    return Request(request_id, shell.connection, ask.api_key, ask.version, ask.client_id, ask.message)
 
 
 class Surroundings(Protocol):
@@ -355,16 +359,15 @@ class ProxyProcess:
                 self._send_upstream(shell, ask)
                 continue
             self._last_id += 1
-            request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
+            request = a_request(RequestId(self._last_id), shell, ask)
             shell.awaiting[request.id] = Held(entry)
             shell.known = True
             self._requests[request.id] = shell
             self._watch.log.read(self, ask)
             self._observer(shell.client.near).call_arrived(self, shell.client.near, ask)
-            call = ClientCall(shell.connection, request)
             if self.gates is not None:
-                self.gates.asked(call)
-            self._do("handle_request", call)
+                self.gates.asked(request)
+            self._do("handle_request", request)
 
     def _send_upstream(self, shell: ShellConnection, what: Call | Ask) -> None:
         shell.upstream_queue.append(what)
@@ -395,11 +398,10 @@ class ProxyProcess:
         """Show the translation the broker's own answer to a group call."""
         if ask.api_key in SHOWN_WHEN_PASSED and hasattr(self.translator, "handle_relayed_response"):
             self._last_id += 1
-            request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
-            call = ClientCall(shell.connection, request)
-            self._do("handle_relayed_response", call, response)
+            request = a_request(RequestId(self._last_id), shell, ask)
+            self._do("handle_relayed_response", request, response)
             if self.gates is not None and ask.message.group_id == GROUP:
-                self.gates.answered(call, response)
+                self.gates.answered(request, response)
 
     def _flush(self, shell: ShellConnection) -> None:
         while shell.owed and shell.owed[0][1] is not None:
@@ -510,7 +512,7 @@ class ProxyProcess:
 
     def _predicted(self, what: str, *arguments: Any) -> PredictedHeartbeat | Answer | None:
         """Return what the shell would send before the translation acts: a request to the broker, or an answer."""
-        if what == "handle_request" and arguments[0].request.api_key == ApiKey.HEARTBEAT:
+        if what == "handle_request" and arguments[0].api_key == ApiKey.HEARTBEAT:
             return self.translator.predict(self.now_s, *arguments)
         if what == "handle_reply" and (prediction := self._predictions.pop(arguments[0], None)) is not None:
             return prediction.answer_to(arguments[1])
@@ -529,9 +531,9 @@ class ProxyProcess:
 
     def _relayed_unseen(self, what: str, *arguments: Any) -> Request | None:
         """Return the Heartbeat that the shell relays without the translation, if this is one."""
-        if what != "handle_request" or arguments[0].request.api_key != ApiKey.HEARTBEAT:
+        if what != "handle_request" or arguments[0].api_key != ApiKey.HEARTBEAT:
             return None
-        request: Request = arguments[0].request
+        request: Request = arguments[0]
         message = request.message
         passes = self.translator.passes_through(self.now_s, message.group_id, message.member_id)
         return request if passes else None
@@ -590,15 +592,13 @@ class ProxyProcess:
 
     def _show_gates(self, shell: ShellConnection, ask: Ask) -> None:
         if self.gates is not None and ask.api_key in SHOWN_WHEN_PASSED and ask.message.group_id == GROUP:
-            number = RequestId(0)
-            request = Request(number, ask.api_key, ask.version, ask.client_id, ask.message)
-            self.gates.forwarded(ClientCall(shell.connection, request))
+            self.gates.forwarded(a_request(RequestId(0), shell, ask))
 
     def _told(self, action: Emit | Relayed) -> None:
         if isinstance(action, Emit):
             self._emitted(action.event)
-        elif self.gates is not None and action.call.request.message.group_id == GROUP:
-            self.gates.answered(action.call, action.response)
+        elif self.gates is not None and action.request.message.group_id == GROUP:
+            self.gates.answered(action.request, action.response)
 
     def _emitted(self, event: Event) -> None:
         if event.group_id == OPEN_GROUP:

@@ -82,7 +82,7 @@ class Scene:
 
     def call(self, api_key: ApiKey, message: Any, client_id: str = "a") -> Call:
         on = next(id_ for id_, client in self.process._client_on.items() if client is self.a)
-        return Call(on, CallId(1), api_key, 1, client_id, message)
+        return Call(api_key, 1, message, client_id, on, CallId(1))
 
 
 @pytest.fixture

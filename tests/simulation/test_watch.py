@@ -98,7 +98,7 @@ class Planted:
         self.watch.answered(self.process, self.a, ask, message, arrives=True)
 
     def called(self, api_key: ApiKey, message: Any) -> None:
-        call = Call(ConnectionId(1), CallId(1), api_key, 1, "a", message)
+        call = Call(api_key, 1, message, "a", ConnectionId(1), CallId(1))
         self.watch.called(self.process, call, lost=False)
 
     def released(self, epoch: int, owned: Any = None) -> None:

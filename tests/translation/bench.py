@@ -6,6 +6,8 @@ The names here are the words of the protocol, so that a test reads as a history.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from protocol_codecs import ApiKey, ErrorCode, Uuid
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
@@ -41,7 +43,6 @@ from translation.actions import (
     Call,
     CallHook,
     CallId,
-    ClientCall,
     Close,
     Connection,
     ConnectionId,
@@ -190,11 +191,11 @@ class Bench:
         """A request of a client."""
         self._last_request += 1
         request_id = RequestId(self._last_request)
-        request = self._requests[request_id] = Request(request_id, api_key, version, "app", message)
-        clients_call, prediction = ClientCall(connection, request), None
+        request = Request(request_id, connection, api_key, version, "app", message)
+        self._requests[request_id], prediction = request, None
         if api_key == ApiKey.HEARTBEAT:
-            prediction = self.translator.predict(self.now, clients_call)
-        actions = self.translator.handle_request(self.now, clients_call)
+            prediction = self.translator.predict(self.now, request)
+        actions = self.translator.handle_request(self.now, request)
         if prediction is not None:
             (call,) = actions
             assert isinstance(call, Call)
@@ -234,8 +235,8 @@ class Bench:
     def relayed_response(self, connection: Connection, request_id: RequestId, response: Any) -> None:
         """The broker's answer to a request that was forwarded."""
         assert request_id in self.forwarded
-        call = ClientCall(connection, self._requests[request_id])
-        self._do(self.translator.handle_relayed_response(self.now, call, response))
+        request = replace(self._requests[request_id], connection=connection)
+        self._do(self.translator.handle_relayed_response(self.now, request, response))
 
     def reply_names(self) -> None:
         """Answer the Metadata question that waits, with the topics of this bench."""

@@ -27,7 +27,7 @@ MESSAGES = frozenset(
 )
 """What a client that joins sends and gets, in either protocol."""
 _DEEP = 2
-"""So many values may be around a message: a client's call holds the request that holds it."""
+"""So many values may be around a message: one may hold the request that holds it."""
 
 
 @dataclasses.dataclass

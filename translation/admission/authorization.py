@@ -28,12 +28,12 @@ from collections.abc import Callable
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation.actions import ClientCall, Connection, Request
+from translation.actions import Call, Connection, Request
 from translation.engine.context import Context
 from translation.members import session_timeout
 from translation.members.environment import Environment
 from translation.members.member import Member
-from translation.members.procedure import Procedure, ProcedureQueue, Send
+from translation.members.procedure import Procedure, ProcedureQueue
 
 NOBODY = "epochgate-nobody"
 """The member id of the question. Kafka never gives it out. A member with this id would not be disturbed either: a
@@ -62,23 +62,22 @@ _QUESTION_VERSION = 3
 
 
 def is_authorized(
-    context: Context, call: ClientCall, member: Member | None, proceed: Callable[[], None]
+    context: Context, request: Request, member: Member | None, proceed: Callable[[], None]
 ) -> bool:
     """Whether the sender of a call may act in its group; if that is not known, ask the broker and ``proceed`` later.
 
     ``member`` is the one that the request names, None if it is unknown. An earlier answer of the broker counts if that
     member is served on this connection, or if the request names no member.
     """
-    request = call.request
     names_nobody = member is None and not request.message.member_id
-    is_served_here = member is not None and member.connection_id == call.connection.id
-    if context.authorized_groups.includes(call.connection.id, request.message.group_id):
+    is_served_here = member is not None and member.connection_id == request.connection.id
+    if context.authorized_groups.includes(request.connection.id, request.message.group_id):
         if names_nobody or is_served_here:
             return True
         if member is not None:
             renew_while_asked(context, member, request)
-    steps = ask_broker(context, call, proceed)
-    context.scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
+    steps = ask_broker(context, request, proceed)
+    context.scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)
     return False
 
 
@@ -95,25 +94,25 @@ def renew_while_asked(environment: Environment, member: Member, request: Request
             deadlines.rebalance_deadline = max(deadlines.rebalance_deadline, deadlines.session_deadline)
 
 
-def ask_broker(context: Context, call: ClientCall, proceed: Callable[[], None]) -> Procedure[None]:
+def ask_broker(context: Context, request: Request, proceed: Callable[[], None]) -> Procedure[None]:
     """Ask the broker whether the sender of a call may act in its group, then ``proceed``; else relay the call.
 
     Runs in a queue of its own, never in that of the member that the call names.
     """
-    connection = call.connection
-    group_id: str = call.request.message.group_id
+    connection = request.connection
+    group_id: str = request.message.group_id
     response: HeartbeatResponse = yield question(connection, group_id)
     if response.error_code not in ALLOWED:
         context.authorized_groups.withdraw(connection.id, group_id)
-        context.connections.forward(call.request)
+        context.connections.forward(request)
         return
     context.authorized_groups.add(connection.id, group_id)
     context.reach.coordinator_answered(group_id, connection.id, response.error_code)
     proceed()
 
 
-def question(connection: Connection, group_id: str) -> Send:
+def question(connection: Connection, group_id: str) -> Call:
     """A Heartbeat that changes nothing, and that the broker answers behind all earlier requests of the connection."""
     version = connection.version(ApiKey.HEARTBEAT, newest=_QUESTION_VERSION)
     message = HeartbeatRequest(group_id=group_id, generation_id=-1, member_id=NOBODY)
-    return Send(ApiKey.HEARTBEAT, version or 0, message)
+    return Call(ApiKey.HEARTBEAT, version or 0, message)

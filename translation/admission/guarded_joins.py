@@ -14,7 +14,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from protocol_codecs.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
-from translation.actions import ClientCall, EventKind, Request
+from translation.actions import EventKind, Request
 from translation.admission import authorization
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
@@ -33,16 +33,15 @@ HEARTBEAT_RESPONSES: dict[int, type[Any]] = {
 }
 
 
-def route_member_heartbeat(context: Context, call: ClientCall, *, authorized: bool = False) -> None:
+def route_member_heartbeat(context: Context, request: Request, *, authorized: bool = False) -> None:
     """Route a heartbeat of a member that speaks to the broker itself: relay it unless it joins and may not."""
-    request = call.request
     message: Any = request.message
     rule = context.rules.rule_for(message.group_id)
     if message.member_epoch != _JOINS or not message.group_id or rule.refusal(request.api_key) is None:
         context.connections.forward(request)
         return
-    proceed = partial(route_member_heartbeat, context, call, authorized=True)
-    if authorized or authorization.is_authorized(context, call, None, proceed):
+    proceed = partial(route_member_heartbeat, context, request, authorized=True)
+    if authorized or authorization.is_authorized(context, request, None, proceed):
         refuse(context.events, context.connections, request, rule)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation.actions import ClientCall, Connection, Request
+from translation.actions import Connection, Request
 from translation.admission import authorization
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
@@ -70,7 +70,7 @@ class MemberServing:
 
     def is_served_here(
         self,
-        call: ClientCall,
+        request: Request,
         member_id: str,
         proceed: Callable[[Found | None], None],
         refuse: Refuse,
@@ -80,7 +80,7 @@ class MemberServing:
 
         ``proceed`` gets what the broker has said of the member, if that was asked and it is none that can be claimed.
         """
-        connection, request = call.connection, call.request
+        connection = request.connection
         log = self._member_log.log
         if log is None:
             return True
@@ -97,7 +97,7 @@ class MemberServing:
         if member is not None and member.joined:
             authorization.renew_while_asked(self._environment, member, request)
             self._environment.book(member)
-        steps = self._settle(log, call, member_id, proceed, refuse)
+        steps = self._settle(log, request, member_id, proceed, refuse)
         self._scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
         return False
 
@@ -140,13 +140,13 @@ class MemberServing:
     def _settle(
         self,
         log: "MemberLog",
-        call: ClientCall,
+        request: Request,
         member_id: str,
         proceed: Callable[[Found | None], None],
         refuse: Refuse,
     ) -> Procedure[None]:
         """Ask the log who serves the member of a call, then go on with the call by what it says."""
-        connection, request = call.connection, call.request
+        connection = request.connection
         group_id: str = request.message.group_id
         key = member_key(group_id, member_id)
         member = self._registry.find(group_id, member_id)
@@ -162,7 +162,7 @@ class MemberServing:
                 return
         if request.api_key != ApiKey.JOIN_GROUP and _is_relayed(log, key):
             log.decided(key, ServeDecision.RELAYED)
-            yield from self._relay(call, member_id, proceed)
+            yield from self._relay(request, member_id, proceed)
             return
         if log.ownership(key) in _SERVED_BY_OTHERS:
             self._ids.forget(member_id)
@@ -175,7 +175,7 @@ class MemberServing:
             self._connections.forward(request)
         elif verdict is ServeDecision.GONE:
             yield from self._finish_expiry(log, group_id, member_id)
-            refuse((yield from self.code_for_dead(call, member_id)))
+            refuse((yield from self.code_for_dead(request, member_id)))
         elif self._member_log.gives_up_on(key) and (
             log.is_ready(key) or (yield from self._is_unknown(connection, group_id, member_id))
         ):
@@ -192,15 +192,14 @@ class MemberServing:
         return found[0] not in (Described.MEMBER, Described.LOADING, Described.UNAVAILABLE)
 
     def _relay(
-        self, call: ClientCall, member_id: str, proceed: Callable[[Found | None], None]
+        self, request: Request, member_id: str, proceed: Callable[[Found | None], None]
     ) -> Procedure[None]:
         """Relay a call of a member that the broker serves; at a Heartbeat its turn to move may have come.
 
         Its JoinGroup was relayed while the policy said so, or by a replica that had read another policy.
         """
-        request = call.request
         if request.api_key == ApiKey.HEARTBEAT:
-            found = yield from self._lookup.member(request.message.group_id, member_id, call.connection)
+            found = yield from self._lookup.member(request.message.group_id, member_id, request.connection)
             member = self._registry.find(request.message.group_id, member_id)
             if found[0] in _CLASSIC and (member is None or not member.joined):
                 proceed(found)
@@ -229,16 +228,16 @@ class MemberServing:
                     self._registry.group(group_id), member_id, self._environment.now + END_AGAIN_S
                 )
 
-    def code_for_dead(self, call: ClientCall, member_id: str) -> Procedure[ErrorCode]:
+    def code_for_dead(self, request: Request, member_id: str) -> Procedure[ErrorCode]:
         """The code for a client whose id is dead: it comes back without one, unless a newer process has its instance
         id.
 
         An older process that came back without an id would replace the newer one, and that one the older, for ever.
         """
-        instance_id = call.request.message.group_instance_id
+        instance_id = request.message.group_instance_id
         if instance_id:
             described, _ = yield from self._lookup.member(
-                call.request.message.group_id, member_id, call.connection, instance_id=instance_id
+                request.message.group_id, member_id, request.connection, instance_id=instance_id
             )
             if described is Described.REPLACED:
                 return ErrorCode.FENCED_INSTANCE_ID
@@ -261,14 +260,13 @@ class MemberServing:
 
     # -- JoinGroups that are relayed -------------------------------------------------------------------------
 
-    def relay_join(self, call: ClientCall) -> None:
+    def relay_join(self, request: Request) -> None:
         """Relay a JoinGroup as it came; if the log knows its member id, after the log has it as a classic member's."""
-        request = call.request
         if self._relays_at_once(request):
             self._connections.forward(request)
             return
         steps = self._settle_and_relay(request)
-        self._scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
+        self._scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)
 
     def _settle_and_relay(self, request: Request) -> Procedure[None]:
         code = yield from self.settle_relayed(request)

@@ -11,7 +11,7 @@ import math
 
 from protocol_codecs import ErrorCode
 from translation import error_mapping
-from translation.actions import ClientCall, Connection
+from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.join_wait import awaits_others, wait_in_join
@@ -39,7 +39,7 @@ class AssignmentWait:
         self._heartbeat_outcomes = HeartbeatOutcomes(context)
 
     def await_assignment(
-        self, member: Member, call: ClientCall, owned_partitions: Partitions, deadline: float
+        self, member: Member, request: Request, owned_partitions: Partitions, deadline: float
     ) -> Procedure[bool]:
         """Wait with the answer to a client that owns nothing until it has partitions, or until ``deadline``.
 
@@ -60,12 +60,12 @@ class AssignmentWait:
         while self._environment.now < deadline and (
             (
                 awaits_others(self._environment, member)
-                and not (yield from _others_have_theirs(self._environment, member, call.connection))
+                and not (yield from _others_have_theirs(self._environment, member, request.connection))
             )
             or self._has_to_wait(member, is_initial=is_initial, has_settled=has_settled)
         ):
             yield from wait_in_join(
-                member, call.request, min(deadline, _next_heartbeat_at(self._environment, member))
+                member, request, min(deadline, _next_heartbeat_at(self._environment, member))
             )
             if not member.joined:
                 _fail_if_served_elsewhere(self._environment)
@@ -76,7 +76,7 @@ class AssignmentWait:
             has_settled = is_initial and _has_settled(self._environment, member)
             # What was to be its client's for a moment and goes to others now, it gives up: they wait for that.
             gives_up = awaits_others(self._environment, member) and self._connections.is_still_connected(
-                call.request
+                request
             )
             if not (yield from self._has_heartbeated(member, client_is_here=gives_up)):
                 return False
@@ -91,10 +91,10 @@ class AssignmentWait:
                 if not existing:  # its heartbeats will tell the client when there is one
                     return member.joined
         if has_waited and self._environment.now < deadline:
-            return (yield from self._await_rest(member, call, deadline))
+            return (yield from self._await_rest(member, request, deadline))
         return True
 
-    def _await_rest(self, member: Member, call: ClientCall, deadline: float) -> Procedure[bool]:
+    def _await_rest(self, member: Member, request: Request, deadline: float) -> Procedure[bool]:
         """Wait until the client's member has all that the broker means it to have, ``rest_wait_s`` at most.
 
         As long is the usual interval of Heartbeats, in which all others hear that they have to give something up.
@@ -103,13 +103,11 @@ class AssignmentWait:
         settings = self._environment.settings
         until = min(deadline, self._environment.now + settings.rest_wait_s)
         _, described = yield from self._lookup.member(
-            member.group.group_id, member.member_id, call.connection
+            member.group.group_id, member.member_id, request.connection
         )
         target = NONE if described is None else from_topics(described.target_assignment.topic_partitions)
         while self._environment.now < until and _lacks_any(member, target):
-            yield from wait_in_join(
-                member, call.request, min(until, self._environment.now + settings.join_poll_s)
-            )
+            yield from wait_in_join(member, request, min(until, self._environment.now + settings.join_poll_s))
             if not (yield from self._has_heartbeated(member, client_is_here=False)):
                 return False
         if not member.joined:

@@ -9,7 +9,7 @@ it came in time.
 """
 
 from protocol_codecs import ErrorCode
-from translation.actions import ClientCall
+from translation.actions import Request
 from translation.admission.serving import MemberServing
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
 from translation.engine.context import Context
@@ -33,12 +33,11 @@ class CommitsElsewhere:
         self._lookup = context.lookup
         self._member_serving = MemberServing(context)
 
-    def commit_elsewhere(self, member: Member, call: ClientCall) -> Procedure[None]:
+    def commit_elsewhere(self, member: Member, request: Request) -> Procedure[None]:
         """Send a commit at the epoch that the broker describes; refuse or relay it if the broker has no such member."""
-        request = call.request
         record = self._member_log.record(member)
         if record is not None and record.kind.is_dead:
-            code = yield from self._member_serving.code_for_dead(call, member.member_id)
+            code = yield from self._member_serving.code_for_dead(request, member.member_id)
             self._connections.answer(request, refused(request, code))
             return
         if record is not None and record.kind is Kind.RELAYED:
@@ -49,7 +48,7 @@ class CommitsElsewhere:
             described, found = yield from self._lookup.member(
                 member.group.group_id,
                 member.member_id,
-                call.connection,
+                request.connection,
                 instance_id=message.group_instance_id,
             )
             if described in (Described.UNKNOWN, Described.HIDDEN):

@@ -15,9 +15,9 @@ from protocol_codecs.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from translation import error_mapping
-from translation.actions import Request
+from translation.actions import Call, Request
 from translation.engine.context import replaced
-from translation.members.procedure import Procedure, Send, SendBeside
+from translation.members.procedure import CallBeside, Procedure
 from translation.passthrough.commits import codes_of
 
 _OFFSET_COMMIT_FOR_MEMBERS = 9
@@ -58,8 +58,8 @@ def without_timestamps(message: OffsetCommitRequest) -> OffsetCommitRequest:
 def send_commit(
     member_epoch: int, api_key: int, version: int, message: Any, *, beside: bool = False
 ) -> Procedure[Any]:
-    """Send a commit at a member epoch; return the broker's response. ``beside``: see :class:`SendBeside`."""
-    send = SendBeside if beside else Send
+    """Send a commit at a member epoch; return the broker's response. ``beside``: see :class:`CallBeside`."""
+    send = CallBeside if beside else Call
     return (yield send(api_key, version, replaced(message, generation_id_or_member_epoch=member_epoch)))
 
 

@@ -26,12 +26,12 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from translation.actions import ClientCall
+from translation.actions import Call, Request
 from translation.engine.connections import ClientConnections
 from translation.engine.context import replaced
 from translation.engine.registry import Registry
 from translation.members.conversion import is_helper
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 
 _EMBEDDED_VERSION = 0
 """The version of the embedded consumer protocol that every tool decodes."""
@@ -43,14 +43,14 @@ _CLASSIC_STATES: Mapping[str, str] = {
 """The classic name of each group state that only KIP-848 has; the others have the same names."""
 
 
-def describe_groups(connections: ClientConnections, registry: Registry, call: ClientCall) -> Procedure[None]:
+def describe_groups(connections: ClientConnections, registry: Registry, request: Request) -> Procedure[None]:
     """Relay the request, then ask again with ConsumerGroupDescribe for the groups that are Dead or unknown."""
-    message: DescribeGroupsRequest = call.request.message
-    response: DescribeGroupsResponse = yield Send(ApiKey.DESCRIBE_GROUPS, call.request.version, message)
-    version = call.connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    message: DescribeGroupsRequest = request.message
+    response: DescribeGroupsResponse = yield Call(ApiKey.DESCRIBE_GROUPS, request.version, message)
+    version = request.connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     missing = tuple(group.group_id for group in response.groups if _is_missing(group))
     if missing and version is not None:
-        again: ConsumerGroupDescribeResponse = yield Send(
+        again: ConsumerGroupDescribeResponse = yield Call(
             ApiKey.CONSUMER_GROUP_DESCRIBE,
             version,
             ConsumerGroupDescribeRequest(
@@ -65,7 +65,7 @@ def describe_groups(connections: ClientConnections, registry: Registry, call: Cl
                 for group in response.groups
             ),
         )
-    connections.answer(call.request, response)
+    connections.answer(request, response)
 
 
 def _is_missing(group: DescribedGroup) -> bool:

@@ -14,7 +14,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation.actions import ClientCall, EventKind, Request
+from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.joining.adoption import Adoption
 from translation.joining.resumption import Resumption
@@ -48,25 +48,24 @@ class Heartbeats:
         self._upstream_heartbeats = UpstreamHeartbeats(context)
         self._heartbeat_outcomes = HeartbeatOutcomes(context)
 
-    def heartbeat(self, member: Member, call: ClientCall) -> Procedure[None]:
+    def heartbeat(self, member: Member, request: Request) -> Procedure[None]:
         """Translate a Heartbeat. Its membership may have ended while it waited for its turn."""
-        request = call.request
         message: HeartbeatRequest = request.message
         generation.learn(member, message.generation_id)
-        self._connections.record_call(member, call.connection, message.generation_id)
+        self._connections.record_call(member, request.connection, message.generation_id)
         if member.generation >= 0:
             session_timeout.renew(member, self._environment.now)
         sole_process = self._environment.settings.sole_process
         stayed: bool | None = True
         if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
-            stayed = yield from self._resumption.has_stayed(member, call)
+            stayed = yield from self._resumption.has_stayed(member, request)
         if stayed is None:
             self._connections.answer(
                 request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
             )
             return
         if not stayed:
-            readopted = yield from self._adoption.readopt(member, call)
+            readopted = yield from self._adoption.readopt(member, request)
             if readopted is None:
                 return
             code: int = readopted
@@ -100,12 +99,12 @@ class Heartbeats:
         epoch = member.member_epoch
         asked = keepalive_request(self._environment, self._member_log, member, client_is_here=True)
         response = yield from send_heartbeat(self._environment, self._member_log, member, asked)
-        yield from self.conclude(member, call, epoch, asked, response)
+        yield from self.conclude(member, request, epoch, asked, response)
 
     def conclude(
         self,
         member: Member,
-        call: ClientCall,
+        request: Request,
         epoch: int,
         asked: ConsumerGroupHeartbeatRequest,
         response: ConsumerGroupHeartbeatResponse,
@@ -116,19 +115,17 @@ class Heartbeats:
         )
         code = yield from self._heartbeat_outcomes.map_result(member, epoch, response)
         if code == ErrorCode.FENCED_MEMBER_EPOCH:
-            readopted = yield from self._adoption.readopt(member, call)
+            readopted = yield from self._adoption.readopt(member, request)
             if readopted is None:
                 return
             code = readopted
         if code == ErrorCode.NONE:
             if member.state is MemberState.PREPARE_REBALANCE:
-                self._start_rebalance_timeout(member, call.request)
+                self._start_rebalance_timeout(member, request)
                 code = ErrorCode.REBALANCE_IN_PROGRESS
         elif code == ErrorCode.UNKNOWN_MEMBER_ID:
-            code = static_members.membership_error(
-                self._environment, self._registry, member, call.request.message
-            )
-        self._connections.answer(call.request, HeartbeatResponse(error_code=code))
+            code = static_members.membership_error(self._environment, self._registry, member, request.message)
+        self._connections.answer(request, HeartbeatResponse(error_code=code))
 
     def _is_still_connected(self, member: Member, request: Request) -> bool:
         """With several proxy processes, whether the client of a Heartbeat is still connected.

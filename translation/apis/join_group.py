@@ -14,7 +14,7 @@ from protocol_codecs.messages.consumer_protocol import (
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import error_mapping
-from translation.actions import ClientCall, EventKind, Request
+from translation.actions import EventKind, Request
 from translation.apis.assignment_wait import AssignmentWait
 from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.convertibility import passthrough_backoff_s, type_of_other_group
@@ -81,14 +81,13 @@ class JoinGroups:
         self._context = context
 
     def join(
-        self, member: Member, call: ClientCall, old_classic_membership: PendingSwitch | None
+        self, member: Member, request: Request, old_classic_membership: PendingSwitch | None
     ) -> Procedure[None]:
         """Handle a JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
 
         ``old_classic_membership`` is the classic membership that this client gave up because the policy changed. The
         JoinGroup is answered with a generation, relayed (:class:`StaysClassic`), or ended by an :class:`Outcome`.
         """
-        request = call.request
         message: JoinGroupRequest = request.message
         if message.member_id and static_members.is_fenced(
             self._environment, self._registry, message.group_id, member.member_id, message.group_instance_id
@@ -96,7 +95,7 @@ class JoinGroups:
             # Replaced while this call waited.
             self._connections.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
-        if self._connections.is_stale(member, call):
+        if self._connections.is_stale(member, request):
             self._connections.answer(
                 request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
             )
@@ -110,7 +109,7 @@ class JoinGroups:
             return
         take_over_waiting_join(self._scheduler, member)
         holder = member.group.static_members.get(message.group_instance_id or "")
-        self._describe_client(member, call, subscription)
+        self._describe_client(member, request, subscription)
         member.client.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
         # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
         member.deadlines.stop()
@@ -121,32 +120,32 @@ class JoinGroups:
         incarnation = member.incarnation
         try:
             yield from self._join_preflight.join_preflight(
-                member, call, old_classic_membership, deadline, owns_partitions=bool(reported_owned)
+                member, request, old_classic_membership, deadline, owns_partitions=bool(reported_owned)
             )
             static_members.claim_after_preflight(self._environment, member, instead_of=holder)
             if not reported_owned:
-                yield from self._end_abandoned_memberships(member, call)
+                yield from self._end_abandoned_memberships(member, request)
             owned_partitions = yield from owned_in_join(
                 self._environment, self._topic_names, member, reported_owned
             )
             emit_revoked(self._events, member, owned_partitions)
             while True:
                 owned_partitions = yield from self._heartbeat_until_joined(
-                    member, call, reported_owned, owned_partitions, deadline, incarnation
+                    member, request, reported_owned, owned_partitions, deadline, incarnation
                 )
                 yield from learn_topic_names(
                     self._environment, self._topic_names, member.partitions.broker_assignment
                 )
                 if (
                     yield from self._assignment_wait.await_assignment(
-                        member, call, owned_partitions, deadline
+                        member, request, owned_partitions, deadline
                     )
                 ):
                     break
                 # Its membership was lost. The broker may have made the group a classic one since, and in the rebalance
                 # that follows it must not be converted.
                 yield from self._join_preflight.join_preflight(
-                    member, call, None, deadline, owns_partitions=False
+                    member, request, None, deadline, owns_partitions=False
                 )
         except StaysClassic as stays:
             self._free_slot(member)
@@ -178,13 +177,13 @@ class JoinGroups:
             self._moves.free_unused(member.group.group_id, member.member_id)
 
     def _describe_client(
-        self, member: Member, call: ClientCall, subscription: ConsumerProtocolSubscription
+        self, member: Member, request: Request, subscription: ConsumerProtocolSubscription
     ) -> None:
-        message: JoinGroupRequest = call.request.message
+        message: JoinGroupRequest = request.message
         protocols = [protocol.name for protocol in message.protocols]
-        self._connections.bind(member, call.connection)
-        member.last_join_on, member.last_join_host = call.connection.id, call.connection.client_host
-        member.client.client_id = call.request.client_id
+        self._connections.bind(member, request.connection)
+        member.last_join_on, member.last_join_host = request.connection.id, request.connection.client_host
+        member.client.client_id = request.client_id
         member.client.instance_id = message.group_instance_id or None
         static_members.claim_when_join_begins(self._environment, member, is_new=not message.member_id)
         member.client.session_timeout_ms = message.session_timeout_ms
@@ -202,7 +201,7 @@ class JoinGroups:
     def _heartbeat_until_joined(
         self,
         member: Member,
-        call: ClientCall,
+        request: Request,
         reported_owned: set[tuple[str, int]],
         owned_partitions: Partitions,
         deadline: float,
@@ -214,7 +213,6 @@ class JoinGroups:
         membership of that time. Raises the :class:`Outcome` with which the JoinGroup ends if the broker does not accept
         any.
         """
-        request = call.request
         topics = member.client.subscription
         replaced: list[str] = []
         attempts = 0
@@ -251,7 +249,7 @@ class JoinGroups:
             elif (
                 code == ErrorCode.FENCED_MEMBER_EPOCH
                 and not joining
-                and (yield from self._adoption.resync_epoch(member, call.connection))
+                and (yield from self._adoption.resync_epoch(member, request.connection))
             ):
                 owned_partitions = yield from owned_in_join(
                     self._environment, self._topic_names, member, reported_owned
@@ -274,7 +272,7 @@ class JoinGroups:
                 )
             elif joining and code in error_mapping.NOT_CONVERTIBLE:
                 first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
-                yield from self._check_once_more(member, call, deadline, why, first=first)
+                yield from self._check_once_more(member, request, deadline, why, first=first)
                 refused_before = True
             else:
                 raise Failed(error_mapping.for_join(code), why)
@@ -317,20 +315,20 @@ class JoinGroups:
             self._events.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
 
     def _check_once_more(
-        self, member: Member, call: ClientCall, deadline: float, why: str, *, first: bool
+        self, member: Member, request: Request, deadline: float, why: str, *, first: bool
     ) -> Procedure[None]:
         """Check again why the broker does not convert the group: a member may have joined that it can't carry over.
 
         Raises the outcome if that is so, or if it was checked before (``first`` is False).
         """
         if not first:
-            other = yield from type_of_other_group(call.connection, member.group.group_id)
+            other = yield from type_of_other_group(request.connection, member.group.group_id)
             if other is not None:
                 why = f"its id belongs to a {other} group"
             raise PassesThrough(why, for_s=passthrough_backoff_s(self._environment, member.group))
-        yield from self._join_preflight.ensure_convertible(member, call.request, deadline)
+        yield from self._join_preflight.ensure_convertible(member, request, deadline)
 
-    def _end_abandoned_memberships(self, member: Member, call: ClientCall) -> Procedure[None]:
+    def _end_abandoned_memberships(self, member: Member, request: Request) -> Procedure[None]:
         """End adopted memberships whose client joins anew as another member and owns nothing.
 
         A client does so when its own session timer ran out while it could not reach any broker. Its session timeout is
@@ -343,7 +341,7 @@ class JoinGroups:
                 and other.adopted
                 and other.client.instance_id is None
                 and (other.connection_id, other.client.client_id)
-                == (call.connection.id, call.request.client_id)
+                == (request.connection.id, request.client_id)
                 and other.queue.idle
             ):
                 if self._member_log.log is not None:

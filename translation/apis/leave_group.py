@@ -4,14 +4,14 @@ from contextlib import ExitStack
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from translation.actions import ClientCall, EventKind
+from translation.actions import Call, EventKind, Request
 from translation.conversion.stand_in import StandIn
 from translation.engine.context import Context, replaced
 from translation.engine.registry import Registry
 from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 from translation.upstream.leave_epoch import leave, let_others_begin
 
 _NOT_DONE_BY_BROKER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
@@ -45,19 +45,21 @@ class LeaveGroups:
         self._connections = context.connections
         self._stand_in = StandIn(context)
 
-    def leave_group(self, call: ClientCall) -> Procedure[None]:
+    def leave_group(self, request: Request) -> Procedure[None]:
         """Relay a LeaveGroup (brokers since 4.0 take it for members of the new protocol) and end the memberships
         here."""
-        message: LeaveGroupRequest = call.request.message
+        message: LeaveGroupRequest = request.message
         members = named_members(self._registry, message)
         leaving = [member for member in members if member is not None and member.joined]
         with ExitStack() as departures:
             for one in leaving:
                 departures.enter_context(one.group.departing(one.member_id))
             if leaving:
-                yield from self._stand_in.stand_in(leaving[-1].group, leaving[-1].member_id, call.connection)
+                yield from self._stand_in.stand_in(
+                    leaving[-1].group, leaving[-1].member_id, request.connection
+                )
                 yield from let_others_begin(self._environment, leaving[0].group)
-            response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, call.request.version, message)
+            response: LeaveGroupResponse = yield Call(ApiKey.LEAVE_GROUP, request.version, message)
         if response.error_code == ErrorCode.NONE and len(response.members) != len(message.members):
             # No broker does that. Who left is not known: sessions end the memberships of those that did not.
             response = LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -70,7 +72,7 @@ class LeaveGroups:
         elif not message.members:
             code = yield from self._left(members[0], response.error_code)
             response = replaced(response, error_code=code)
-        self._connections.answer(call.request, response)
+        self._connections.answer(request, response)
 
     def _left(self, member: Member | None, code: int) -> Procedure[int]:
         """End a membership as the broker's code for it says; return the code for the client."""

@@ -15,7 +15,7 @@ refuses for its epoch is sent again before those that wait.
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
-from translation.actions import ClientCall, EventKind, Request
+from translation.actions import EventKind, Request
 from translation.apis.commit_elsewhere import CommitsElsewhere
 from translation.apis.commit_messages import STALE, for_a_member, refused, send_commit, translated
 from translation.engine.context import Context
@@ -45,25 +45,24 @@ class OffsetCommits:
         self._upstream_heartbeats = UpstreamHeartbeats(context)
         self._adoption = Adoption(context)
 
-    def commit(self, member: Member, call: ClientCall) -> Procedure[None]:
+    def commit(self, member: Member, request: Request) -> Procedure[None]:
         """Handle an OffsetCommit or a TxnOffsetCommit that names a member."""
-        request = call.request
         if self._member_log.log is not None:
             self._withdraw_end(member)
         if not self._goes_beside(member, request):
             yield Turn()
         if self._member_log.log is not None and not self._is_served_here(member, request):
-            yield from self._commits_elsewhere.commit_elsewhere(member, call)
+            yield from self._commits_elsewhere.commit_elsewhere(member, request)
             return
         transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
         message = request.message
         carried = generation.in_request(request)
         generation.learn(member, carried)
         if not transactional:  # a transactional one comes from the producer's connection
-            self._connections.record_call(member, call.connection, carried)
+            self._connections.record_call(member, request.connection, carried)
         if member.generation >= 0:
             session_timeout.renew(member, self._environment.now)
-        code = yield from self._check(member, call)
+        code = yield from self._check(member, request)
         if code is None:
             return
         if code != ErrorCode.NONE:
@@ -75,10 +74,10 @@ class OffsetCommits:
         epoch = member.member_epoch
         response = yield from send_commit(epoch, request.api_key, version, message, beside=True)
         if codes_of(response) & STALE:
-            response = yield from self._try_newest_epoch(member, call, epoch, response)
+            response = yield from self._try_newest_epoch(member, request, epoch, response)
             if response is None:
                 return
-        if ErrorCode.UNKNOWN_MEMBER_ID in codes_of(response) and (yield from self._replaced(member, call)):
+        if ErrorCode.UNKNOWN_MEMBER_ID in codes_of(response) and (yield from self._replaced(member, request)):
             response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
         self._connections.answer(request, translated(response))
 
@@ -95,7 +94,7 @@ class OffsetCommits:
         sent = member.queue.sent_beside
         return sent is None or sent.message.generation_id_or_member_epoch == member.member_epoch
 
-    def _try_newest_epoch(self, member: Member, call: ClientCall, epoch: int, stale: Any) -> Procedure[Any]:
+    def _try_newest_epoch(self, member: Member, request: Request, epoch: int, stale: Any) -> Procedure[Any]:
         """Send a commit once more at the newest epoch; return the broker's response, ``stale`` if there is no newer
         one.
 
@@ -103,17 +102,16 @@ class OffsetCommits:
         in an answer that never arrived. Nor need the client's generation count any more, if it has joined again
         meanwhile. Returns None if that was answered, or forwarded because the broker itself serves the client by now.
         """
-        request = call.request
         yield Turn(again=True)
         if self._member_log.log is not None:
-            yield from self._commits_elsewhere.commit_elsewhere(member, call)
+            yield from self._commits_elsewhere.commit_elsewhere(member, request)
             return None
         version, message = for_a_member(request)
         response = stale
         if self._connections.is_waiting(request) or not _is_served_elsewhere(
             self._environment, member, request
         ):
-            code = yield from self._check(member, call)
+            code = yield from self._check(member, request)
             if code != ErrorCode.NONE:
                 return None if code is None else refused(request, code)
             if member.member_epoch != epoch:
@@ -124,7 +122,7 @@ class OffsetCommits:
         known = heartbeat.error_code == ErrorCode.NONE
         if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and self._connections.is_waiting(request):
             # Only a client that is still here may commit at an epoch that another process has moved.
-            code = yield from self._adoption.readopt(member, call)
+            code = yield from self._adoption.readopt(member, request)
             if code is None:
                 return None
             known = code == ErrorCode.NONE
@@ -150,27 +148,26 @@ class OffsetCommits:
             and not generation.served_elsewhere(member, carried, sole_process=False)
         )
 
-    def _replaced(self, member: Member, call: ClientCall) -> Procedure[bool]:
+    def _replaced(self, member: Member, request: Request) -> Procedure[bool]:
         """Ask the broker whether another member has the instance id: it does not answer a commit so, and the old
         process must not join again."""
-        instance_id = call.request.message.group_instance_id
+        instance_id = request.message.group_instance_id
         if not instance_id or self._environment.settings.sole_process:
             return False
         yield Turn(again=True)
         described, _ = yield from self._lookup.member(
-            member.group.group_id, member.member_id, call.connection, instance_id=instance_id
+            member.group.group_id, member.member_id, request.connection, instance_id=instance_id
         )
         return described is Described.REPLACED
 
-    def _check(self, member: Member, call: ClientCall) -> Procedure[ErrorCode | None]:
+    def _check(self, member: Member, request: Request) -> Procedure[ErrorCode | None]:
         """Decide about a commit before it reaches the broker.
 
         Returns NONE if it goes there, the code with which it is refused, or None if the call has been forwarded.
         """
-        request = call.request
         carried = generation.in_request(request)
         if _is_served_elsewhere(self._environment, member, request):
-            code = yield from self._adoption.readopt(member, call)
+            code = yield from self._adoption.readopt(member, request)
             if code != ErrorCode.NONE:
                 return code
         code = generation.why_refused(member, request)

@@ -17,10 +17,10 @@ from protocol_codecs.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from translation import error_mapping
-from translation.actions import Request
+from translation.actions import Call, Request
 from translation.engine.connections import ClientConnections
 from translation.engine.context import replaced
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 
 OF_ONE_GROUP_WITH_AN_ERROR = range(2, 8)
 """The versions whose answer has one error field, for the one group that was asked for."""
@@ -40,14 +40,14 @@ def without_members(
         replaced(group, member_id=None, member_epoch=-1) if group.group_id in translated else group
         for group in message.groups
     )
-    response = yield Send(ApiKey.OFFSET_FETCH, request.version, replaced(message, groups=groups))
+    response = yield Call(ApiKey.OFFSET_FETCH, request.version, replaced(message, groups=groups))
     connections.answer(request, response)
 
 
 def with_errors_of_partitions(connections: ClientConnections, request: Request) -> Procedure[None]:
     """Send the request as it is, and put an error of the whole response into each partition too."""
     message: OffsetFetchRequest = request.message
-    response: OffsetFetchResponse = yield Send(ApiKey.OFFSET_FETCH, request.version, message)
+    response: OffsetFetchResponse = yield Call(ApiKey.OFFSET_FETCH, request.version, message)
     if response.error_code != ErrorCode.NONE and not response.topics and message.topics is not None:
         code = error_mapping.for_offset_fetch(response.error_code)
         response = replaced(response, topics=tuple(_refused(topic, code) for topic in message.topics))

@@ -7,7 +7,7 @@ broker before it hands the Heartbeat over (:meth:`translation.translator.Transla
 from typing import Any
 
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation.actions import Answer, ClientCall, Connection
+from translation.actions import Answer, Connection, Request
 from translation.apis.heartbeat import Heartbeats
 from translation.engine.context import Context
 from translation.members import session_timeout
@@ -68,27 +68,27 @@ def is_predictable(
 class PredictedHeartbeat:
     """One Heartbeat on the short way."""
 
-    __slots__ = ("_context", "_epoch", "_heartbeats", "_member", "_membership", "call", "upstream_request")
+    __slots__ = ("_context", "_epoch", "_heartbeats", "_member", "_membership", "request", "upstream_request")
 
-    def __init__(self, context: Context, heartbeats: Heartbeats, member: Member, call: ClientCall) -> None:
+    def __init__(self, context: Context, heartbeats: Heartbeats, member: Member, request: Request) -> None:
         self._context = context
         self._heartbeats = heartbeats
         self._member = member
         self._epoch = member.member_epoch
         self._membership = member.incarnation
-        self.call = call
+        self.request = request
         self.upstream_request = keepalive_request(context, context.member_log, member, client_is_here=True)
         """The heartbeat that the broker gets."""
 
     def begin(self) -> None:
         """Send the heartbeat. The member still has no procedure under way."""
-        context, member, call = self._context, self._member, self.call
+        context, member, request = self._context, self._member, self.request
         session_timeout.renew(member, context.now)
         member.broker.sent_at = context.now
         if not context.settings.sole_process:
-            context.member_log.heard(member, call.connection.id)
+            context.member_log.heard(member, request.connection.id)
         context.scheduler.start_with(
-            to_send(self.upstream_request), self, member.queue, call.connection.id, call.request.client_id
+            to_send(self.upstream_request), self, member.queue, request.connection.id, request.client_id
         )
 
     def __call__(self, answer: Any) -> Procedure[None] | None:
@@ -101,16 +101,16 @@ class PredictedHeartbeat:
         if is_unchanged(member, response):
             reported = self.upstream_request.topic_partitions is not None
             record_contact(context, context.reach, member, response, reported=reported)
-            context.connections.answer(self.call.request, _NOTHING_NEW)
+            context.connections.answer(self.request, _NOTHING_NEW)
             return None
-        return self._heartbeats.conclude(member, self.call, self._epoch, self.upstream_request, response)
+        return self._heartbeats.conclude(member, self.request, self._epoch, self.upstream_request, response)
 
     def answer_to(self, reply: Any) -> Answer | None:
         """The client's answer, if this response of the broker is certain to give it; else None. Changes nothing."""
         if (
             self._membership == self._member.incarnation
             and is_unchanged(self._member, reply)
-            and self._context.connections.is_waiting(self.call.request)
+            and self._context.connections.is_waiting(self.request)
         ):
-            return Answer(self.call.request.id, _NOTHING_NEW)
+            return Answer(self.request.id, _NOTHING_NEW)
         return None

@@ -14,7 +14,7 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_assignment,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import ClientCall, EventKind, Request
+from translation.actions import EventKind, Request
 from translation.apis.assignment_wait import others_give_up
 from translation.engine.context import Context
 from translation.joining.adoption import Adoption
@@ -49,24 +49,23 @@ class SyncGroups:
         self._adoption = Adoption(context)
         self._heartbeat_outcomes = HeartbeatOutcomes(context)
 
-    def sync(self, member: Member, call: ClientCall) -> Procedure[None]:
+    def sync(self, member: Member, request: Request) -> Procedure[None]:
         """Answer with the newest assignment, which may be newer than the JoinGroup answer.
 
         A member's procedures run one at a time, so none of its heartbeats is under way, and what the broker answered
         last is what the client gets.
         """
-        request = call.request
         generation.learn(member, request.message.generation_id)
-        self._connections.record_call(member, call.connection, request.message.generation_id)
+        self._connections.record_call(member, request.connection, request.message.generation_id)
         code: int = ErrorCode.NONE
         sole_process = self._environment.settings.sole_process
         stayed: bool | None = True
         if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process):
-            stayed = yield from self._resumption.has_stayed(member, call)
+            stayed = yield from self._resumption.has_stayed(member, request)
         if stayed is None:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         elif not stayed:
-            readopted = yield from self._adoption.readopt(member, call)
+            readopted = yield from self._adoption.readopt(member, request)
             if readopted is None:
                 return
             code = readopted

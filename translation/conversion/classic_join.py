@@ -6,7 +6,7 @@ import msgspec
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation.actions import ClientCall, Relayed, Request
+from translation.actions import Call, Relayed, Request
 from translation.admission.serving import MemberServing
 from translation.conversion.helper import Helpers
 from translation.conversion.old_membership import leave_classic
@@ -15,7 +15,7 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused, without_member_id
 from translation.members.environment import Environment
 from translation.members.member_parts import PendingSwitch
-from translation.members.procedure import Procedure, Send, Wait
+from translation.members.procedure import Procedure, Wait
 from translation.policy.client_offer import lacks_owned_list
 from translation.upstream.relayed_responses import RelayedResponses
 
@@ -88,14 +88,12 @@ class ClassicJoins:
             on_accepted()
             if hold is not None:
                 response = yield from hold(response)
-        connection = self._connections.connection_of(request)
-        if connection is not None:
-            call = ClientCall(connection, request)
+        if self._connections.is_waiting(request):
             if response.error_code == ErrorCode.NONE:
-                self._relayed_responses.learn_join(call, response)
-                self._helpers.has_joined_classic(call, response)
+                self._relayed_responses.learn_join(request, response)
+                self._helpers.has_joined_classic(request, response)
             if response.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                self._environment.actions.append(Relayed(call, response))
+                self._environment.actions.append(Relayed(request, response))
         self._connections.answer(request, response)
         return response.error_code
 
@@ -130,9 +128,9 @@ def send_join(
 
 
 def _send_join(request: Request) -> Procedure[JoinGroupResponse]:
-    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    response: JoinGroupResponse = yield Call(ApiKey.JOIN_GROUP, request.version, request.message)
     if response.error_code in _UNREADABLE and lacks_owned_list(request.message):
-        response = yield Send(ApiKey.JOIN_GROUP, request.version, readable(request).message)
+        response = yield Call(ApiKey.JOIN_GROUP, request.version, readable(request).message)
     return response
 
 

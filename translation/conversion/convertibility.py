@@ -29,11 +29,11 @@ from protocol_codecs.messages.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-from translation.actions import Connection
+from translation.actions import Call, Connection
 from translation.engine.registry import Registry
 from translation.members.environment import Environment
 from translation.members.member import Group
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 from translation.policy.group_type import GroupType
 from translation.policy.rule_cache import RuleCache
 
@@ -59,7 +59,7 @@ class Obstacle(Enum):
 
 def has_classic_members(group_id: str) -> Procedure[bool]:
     """Ask the broker whether it has a classic group of this id with members in it; True if it does not say."""
-    response: DescribeGroupsResponse = yield Send(
+    response: DescribeGroupsResponse = yield Call(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
     return not any(
@@ -94,7 +94,7 @@ def find_obstacle(
 def _described_obstacle(
     registry: Registry, rules: RuleCache, group: Group
 ) -> Procedure[tuple[Obstacle, str]]:
-    response: DescribeGroupsResponse = yield Send(
+    response: DescribeGroupsResponse = yield Call(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group.group_id,))
     )
     if not response.groups:
@@ -187,7 +187,7 @@ def type_of_other_group(connection: Connection, group_id: str) -> Procedure[Grou
     """
     if connection.version(ApiKey.SHARE_GROUP_DESCRIBE, _DESCRIBE_VERSION, _DESCRIBE_VERSION) is None:
         return None
-    response: ShareGroupDescribeResponse = yield Send(
+    response: ShareGroupDescribeResponse = yield Call(
         ApiKey.SHARE_GROUP_DESCRIBE, _DESCRIBE_VERSION, ShareGroupDescribeRequest(group_ids=(group_id,))
     )
     codes = {group.error_code for group in response.groups}

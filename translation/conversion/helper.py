@@ -29,14 +29,14 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation.actions import ClientCall, Connection, ConnectionId
+from translation.actions import Call, Connection, ConnectionId, Request
 from translation.conversion.last_consumer_member import CLASSIC, TELLS_TYPES
 from translation.conversion.votes import choose_votes
 from translation.engine.context import Context
 from translation.members.conversion import HELPER_CLIENT_ID, HELPER_PREFIX, Conversion, is_helper
 from translation.members.environment import Environment
 from translation.members.member import Group
-from translation.members.procedure import Procedure, Send, UpstreamLost
+from translation.members.procedure import Procedure, UpstreamLost
 from translation.policy.policy import Mode
 from translation.upstream.assignor_vote import NO_VOTE
 from translation.upstream.consumer_group_heartbeat import to_send
@@ -90,16 +90,16 @@ class Helpers:
         conversion.connection_id, conversion.changed_at = connection.id, self._environment.now
         return conversion
 
-    def has_joined_classic(self, call: ClientCall, response: JoinGroupResponse) -> None:
+    def has_joined_classic(self, request: Request, response: JoinGroupResponse) -> None:
         """A JoinGroup was relayed and answered, in a consumer group if there is no leader: the member may be the last
         one there that was of the new protocol, served by a process that has ended."""
-        message: JoinGroupRequest = call.request.message
+        message: JoinGroupRequest = request.message
         if (
             response.error_code == ErrorCode.NONE
             and message.protocol_type == "consumer"
             and not response.leader
         ):
-            self.bring_back(call.connection, message.group_id)
+            self.bring_back(request.connection, message.group_id)
 
     def bring_back(self, connection: Connection, group_id: str) -> None:
         """A classic member is in a consumer group: it is on its way back, unless its group is translated."""
@@ -290,7 +290,7 @@ def describe(connection: Connection, group_id: str) -> Procedure[DescribedGroup 
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=TELLS_TYPES)
     if version != TELLS_TYPES:
         return None
-    response: ConsumerGroupDescribeResponse = yield Send(
+    response: ConsumerGroupDescribeResponse = yield Call(
         ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(group_id,))
     )
     described = response.groups[0] if response.groups else None

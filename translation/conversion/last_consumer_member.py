@@ -15,9 +15,9 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseDescribedGroup,
 )
-from translation.actions import Connection
+from translation.actions import Call, Connection
 from translation.members.member import Group, Member
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 
 TELLS_TYPES = 1
 """The first version of ConsumerGroupDescribe that gives each member's protocol (KIP-1099)."""
@@ -44,7 +44,7 @@ def would_leave_others_behind(group: Group, member_id: str, connection: Connecti
     if version != TELLS_TYPES or _is_known_not_to_be_the_last(group, member_id):
         return False
     message = ConsumerGroupDescribeRequest(group_ids=(group.group_id,))
-    response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
+    response: ConsumerGroupDescribeResponse = yield Call(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
     return any(others_have_to_give_up(described, member_id, group.leaving) for described in response.groups)
 
 

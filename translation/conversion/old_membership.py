@@ -7,14 +7,14 @@ until its session ends, so the client has to try again.
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from translation.actions import EventKind
+from translation.actions import Call, EventKind
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.error_mapping import IS_OUT, NO_COORDINATOR
 from translation.members.member import Group, Member
 from translation.members.member_parts import PendingSwitch
 from translation.members.member_state import MemberEvent
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 from translation.membership.expiry import Expiry
 from translation.upstream.leave_epoch import leave
 
@@ -57,6 +57,6 @@ def leave_classic_membership(group_id: str, member_id: str, instance_id: str | N
     """
     identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
     message = LeaveGroupRequest(group_id=group_id, members=(identity,))
-    response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
+    response: LeaveGroupResponse = yield Call(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
     if response.error_code in NO_COORDINATOR:
         raise Failed(response.error_code, "its classic membership could not be ended")

@@ -11,7 +11,7 @@ translated members that the broker does not let back in place (:mod:`translation
 
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation.actions import ClientCall, EventKind
+from translation.actions import EventKind, Request
 from translation.engine.events import Events
 from translation.members.environment import Environment
 from translation.members.member import Group
@@ -24,10 +24,10 @@ membership."""
 
 
 def request_rejoin(
-    environment: Environment, events: Events, group: Group, call: ClientCall, reason: str
+    environment: Environment, events: Events, group: Group, request: Request, reason: str
 ) -> None:
     """Remember a client that is made to rejoin, mostly by its Heartbeat."""
-    connection, request = call.connection, call.request
+    connection = request.connection
     message: HeartbeatRequest | JoinGroupRequest = request.message
     for forgotten in [
         switch for switch in group.pending_switches.values() if switch.asked_at < environment.now - _FORGET_S
@@ -46,14 +46,14 @@ def request_rejoin(
     events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
 
 
-def match_pending_switch(group: Group, call: ClientCall, *, given_here: bool) -> PendingSwitch | None:
+def match_pending_switch(group: Group, request: Request, *, given_here: bool) -> PendingSwitch | None:
     """Find the switch that this JoinGroup completes: by member id, else by connection, else by client.
 
     Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection. ``given_here`` says
     that this process gave out the member id, with MEMBER_ID_REQUIRED. If a coordinator gave it, its client completed
     its switch before; another client with the same client id and host may not have done so, and still work.
     """
-    connection, request = call.connection, call.request
+    connection = request.connection
     message: JoinGroupRequest = request.message
     if message.member_id in group.pending_switches:
         return group.pending_switches[message.member_id]

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from translation.actions import ClientCall, ConnectionId
+from translation.actions import ConnectionId, Request
 from translation.members.member_ids import LONGEST_MEMBER_ID
 
 MOST_BYTES = 1 << 16
@@ -61,9 +61,9 @@ class ClassicMember(msgspec.Struct, kw_only=True):
         """How many bytes the record takes, roughly."""
         return len(self.metadata) + len(self.assignment or b"") + _OVERHEAD
 
-    def is_same_client(self, call: ClientCall) -> bool:
+    def is_same_client(self, request: Request) -> bool:
         """Whether a call comes from the client that joined: anybody who may read the group can name its member id."""
-        return (self.client_id, self.client_host) == (call.request.client_id, call.connection.client_host)
+        return (self.client_id, self.client_host) == (request.client_id, request.connection.client_host)
 
 
 class ClassicMembers:
@@ -134,16 +134,16 @@ class ClassicMembers:
         if member is not None and member.generation == generation and len(assignment) <= MOST_BYTES:
             self._set_assignment(member, assignment)
 
-    def commits(self, group_id: str, call: ClientCall) -> None:
+    def commits(self, group_id: str, request: Request) -> None:
         """A commit of a member comes on this connection; its client may use another one for its Heartbeats."""
-        member = self.find(group_id, call.request.message.member_id)
+        member = self.find(group_id, request.message.member_id)
         if (
             member is not None
-            and member.is_same_client(call)
-            and (not member.commits_on or member.commits_on[-1] != call.connection.id)
+            and member.is_same_client(request)
+            and (not member.commits_on or member.commits_on[-1] != request.connection.id)
         ):
-            others = tuple(one for one in member.commits_on if one != call.connection.id)
-            member.commits_on = (*others[1 - _COMMIT_CONNECTIONS :], call.connection.id)
+            others = tuple(one for one in member.commits_on if one != request.connection.id)
+            member.commits_on = (*others[1 - _COMMIT_CONNECTIONS :], request.connection.id)
 
     def outdated(self, group_id: str, member_id: str, now: float) -> None:
         """Another replica serves or relays the member by now: what it owns is not known here any more.

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from translation.actions import Answer, ClientCall, Connection, ConnectionId, Forward, Request, RequestId
+from translation.actions import Answer, Connection, ConnectionId, Forward, Request, RequestId
 from translation.members.environment import Environment
 from translation.members.member import Member
 
@@ -46,9 +46,9 @@ class ClientConnections:
 
     # -- requests ----------------------------------------------------------------------------------------------
 
-    def track(self, call: ClientCall) -> None:
+    def track(self, request: Request) -> None:
         """Remember on which connection a request came."""
-        connection, request = call.connection, call.request
+        connection = request.connection
         client = self._clients.get(connection.id)
         if client is None:
             client = self._clients[connection.id] = _Client(connection)
@@ -198,7 +198,7 @@ class ClientConnections:
             self._clients[before].members.discard(member)
             self.maybe_release(before)
 
-    def is_stale(self, member: Member, call: ClientCall) -> bool:
+    def is_stale(self, member: Member, request: Request) -> bool:
         """Whether a JoinGroup was delayed, and the client has joined again since on a newer connection.
 
         The newer connection is still open, or the client is reached on an even newer one, or nobody waits for the older
@@ -206,17 +206,17 @@ class ClientConnections:
         sends no member id has another id by then.
         """
         holder = member.group.members.get(
-            member.group.static_members.get(call.request.message.group_instance_id or "", "")
+            member.group.static_members.get(request.message.group_instance_id or "", "")
         )
         if holder is not None and (holder.client.client_id, holder.last_join_host) == (
-            call.request.client_id,
-            call.connection.client_host,
+            request.client_id,
+            request.connection.client_host,
         ):
             member = holder
         last_join_on, newest = member.last_join_on, member.connection_id
-        if last_join_on is None or call.connection.id >= last_join_on:
+        if last_join_on is None or request.connection.id >= last_join_on:
             return False
-        if not self.is_still_connected(call.request):
+        if not self.is_still_connected(request):
             return True
         followed = newest is not None and last_join_on < newest
         return self.is_connected(last_join_on) or (followed and self.is_connected(newest))

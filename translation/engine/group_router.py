@@ -5,18 +5,18 @@
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from translation.actions import ClientCall, ConnectionId
+from translation.actions import ConnectionId, Request
 from translation.member_log.records import MemberKey
 from translation.policy.policy import Mode, Rule
 
-RouteAgain: TypeAlias = Callable[[ClientCall], None]
+RouteAgain: TypeAlias = Callable[[Request], None]
 """Sends a call its way once more, as if it had just come."""
 
 
 class GroupRouter(Protocol):
     """Serves whole groups. It is made with the translation's context, and acts by its clock, scheduler and answers."""
 
-    def route(self, call: ClientCall, route_again: RouteAgain) -> bool:
+    def route(self, request: Request, route_again: RouteAgain) -> bool:
         """Take a call that belongs to a group of this router; False if the call goes the way of all others.
 
         A call that is taken is answered, at once or later, or routed again.

@@ -12,10 +12,10 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseDescribedGroup,
     ConsumerGroupDescribeResponseMember,
 )
-from translation.actions import Connection
+from translation.actions import Call, Connection
 from translation.engine.member_log_view import MemberLogView
 from translation.engine.registry import Registry
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 
 _STABLE = "Stable"
 _CLASSIC_MEMBER = 0  # member_type in ConsumerGroupDescribe v1
@@ -135,7 +135,7 @@ def has_settled(group_id: str, connection: Connection) -> Procedure[bool | None]
 
 
 def _describe(group_id: str, version: int) -> Procedure[ConsumerGroupDescribeResponseDescribedGroup | None]:
-    response: ConsumerGroupDescribeResponse = yield Send(
+    response: ConsumerGroupDescribeResponse = yield Call(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         version,
         ConsumerGroupDescribeRequest(group_ids=(group_id,)),

@@ -16,12 +16,11 @@ from translation.error_mapping import MOVED_AWAY
 from translation.member_log.records import MemberKey
 from translation.members.environment import Environment
 from translation.members.procedure import (
+    CallBeside,
     Procedure,
     ProcedureQueue,
     ReplyHandler,
     RunningProcedure,
-    Send,
-    SendBeside,
     Turn,
     UpstreamLost,
     Wait,
@@ -77,7 +76,7 @@ class Scheduler:
     ) -> RunningProcedure:
         """Start a procedure on a connection: at once if its queue is idle, else when its turn comes.
 
-        ``beside``: its turn may begin while others wait for the response to a SendBeside.
+        ``beside``: its turn may begin while others wait for the response to a CallBeside.
         """
         procedure = RunningProcedure(generator, queue, connection_id, client_id, None, self._procedure_due)
         procedure.ends_session = ends_session
@@ -111,7 +110,7 @@ class Scheduler:
 
     def start_with(
         self,
-        ask: Send,
+        ask: Call,
         on_reply: ReplyHandler,
         queue: ProcedureQueue,
         connection_id: ConnectionId,
@@ -340,29 +339,22 @@ class Scheduler:
             self._book(procedure)
         else:
             self._send_or_fail(procedure, step)
-            if isinstance(step, SendBeside) and procedure.call_id is not None:
+            if isinstance(step, CallBeside) and procedure.call_id is not None:
                 self._end_turn(procedure)
                 procedure.queue.beside[procedure] = None
 
-    def _send_or_fail(self, procedure: RunningProcedure, ask: Send) -> None:
+    def _send_or_fail(self, procedure: RunningProcedure, ask: Call) -> None:
         if self._connections.connection(procedure.connection_id) is None:
             self._resume(procedure, UpstreamLost())
         else:
             self._send(procedure, ask)
 
-    def _send(self, procedure: RunningProcedure, ask: Send) -> None:
+    def _send(self, procedure: RunningProcedure, ask: Call) -> None:
         self._last_call_id += 1
         procedure.call_id = call_id = CallId(self._last_call_id)
-        procedure.sent = ask
+        connection_id = procedure.connection_id
+        call = Call(ask.api_key, ask.version, ask.message, procedure.client_id, connection_id, call_id)
+        procedure.sent = call
         self._calls[call_id] = procedure
-        self._calls_on.setdefault(procedure.connection_id, set()).add(call_id)
-        self._environment.actions.append(
-            Call(
-                connection_id=procedure.connection_id,
-                call_id=call_id,
-                api_key=ask.api_key,
-                version=ask.version,
-                client_id=procedure.client_id,
-                message=ask.message,
-            )
-        )
+        self._calls_on.setdefault(connection_id, set()).add(call_id)
+        self._environment.actions.append(call)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponseMember
-from translation.actions import ClientCall, Connection, EventKind
+from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member_lookup import Described, Found
 from translation.joining.resumption import Resumption
@@ -52,7 +52,7 @@ class Adoption:
     def adopt_then(
         self,
         member: Member,
-        call: ClientCall,
+        request: Request,
         rule: Rule,
         proceed: Callable[[], Procedure[None]],
         refuse: Callable[[ErrorCode], None],
@@ -67,7 +67,7 @@ class Adoption:
         :mod:`translation.moving.upgrade`.
         """
         if not member.joined:
-            group_id, instance_id = member.group.group_id, call.request.message.group_instance_id
+            group_id, instance_id = member.group.group_id, request.message.group_instance_id
             snapshot, group, record = None, None, None  # without a record the broker has been asked already
             if looked_up is None:
                 if self._member_log.is_served_elsewhere(member):
@@ -75,9 +75,9 @@ class Adoption:
                     refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                     return
                 record = self._member_log.record(member)
-                snapshot = yield from self._resumption.accepted_snapshot(member, call.request)
+                snapshot = yield from self._resumption.accepted_snapshot(member, request)
                 described, found, group = yield from self._lookup.with_group(
-                    group_id, member.member_id, call.connection, instance_id=instance_id
+                    group_id, member.member_id, request.connection, instance_id=instance_id
                 )
             else:
                 described, found = looked_up
@@ -89,24 +89,24 @@ class Adoption:
                     self._member_log.end(group_id, member.member_id)
                 return
             if described is not Described.MEMBER or found is None:
-                yield from self._convert_or_relay(member, call, rule, refuse, described)
+                yield from self._convert_or_relay(member, request, rule, refuse, described)
                 return
             if not self._member_log.may_speak_for(member):
                 refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
             is_resumed = False
             if snapshot is not None and group is not None:
-                is_resumed = yield from self._resumption.resume(member, call, snapshot, found, group)
-            elif call.request.api_key == ApiKey.HEARTBEAT:
-                is_resumed = yield from self._in_place_conversion.repeat_conversion(member, call)
+                is_resumed = yield from self._resumption.resume(member, request, snapshot, found, group)
+            elif request.api_key == ApiKey.HEARTBEAT:
+                is_resumed = yield from self._in_place_conversion.repeat_conversion(member, request)
             if not is_resumed:
-                self._adopt(member, call, found)
+                self._adopt(member, request, found)
         yield from proceed()
 
     def _convert_or_relay(
         self,
         member: Member,
-        call: ClientCall,
+        request: Request,
         rule: Rule,
         refuse: Callable[[ErrorCode], None],
         described: Described,
@@ -119,19 +119,19 @@ class Adoption:
         if described is Described.NATIVE_MEMBER:
             self._natives.add(member.group.group_id, member.member_id)
         elif (
-            call.request.api_key == ApiKey.HEARTBEAT
+            request.api_key == ApiKey.HEARTBEAT
             and rule.mode is Mode.TRANSLATE
             and described in (Described.CLASSIC_MEMBER, Described.CLASSIC_GROUP)
         ):
             mixed = described is Described.CLASSIC_MEMBER
             with member.converting():
-                code = yield from self._upgrade.switch_classic_member(member, call, rule, mixed=mixed)
+                code = yield from self._upgrade.switch_classic_member(member, request, rule, mixed=mixed)
             if code is not None:
                 refuse(code)
                 return
-        self._connections.forward(call.request)
+        self._connections.forward(request)
 
-    def readopt(self, member: Member, call: ClientCall) -> Procedure[ErrorCode | None]:
+    def readopt(self, member: Member, request: Request) -> Procedure[ErrorCode | None]:
         """Adopt a known member again: the broker has it at an epoch that is unknown here, so another process has served
         it.
 
@@ -144,10 +144,9 @@ class Adoption:
         Returns None if the call has been forwarded: another process has moved the client back to the classic protocol,
         so the broker itself serves it.
         """
-        request = call.request
         instance_id = request.message.group_instance_id
         described, found = yield from self._lookup.member(
-            member.group.group_id, member.member_id, call.connection, instance_id=instance_id
+            member.group.group_id, member.member_id, request.connection, instance_id=instance_id
         )
         # A principal that may not see the members may be somebody else's: a JoinGroup that waits is its client's own.
         is_hidden = described is Described.HIDDEN and member.join.waiting is not None
@@ -169,15 +168,15 @@ class Adoption:
             return None
         if found is None:
             return static_members.membership_error(self._environment, self._registry, member, request.message)
-        self._adopt(member, call, found)
+        self._adopt(member, request, found)
         return ErrorCode.NONE
 
-    def _adopt(self, member: Member, call: ClientCall, found: ConsumerGroupDescribeResponseMember) -> None:
-        self._connections.bind(member, call.connection)
-        member.client.client_id = call.request.client_id
+    def _adopt(self, member: Member, request: Request, found: ConsumerGroupDescribeResponseMember) -> None:
+        self._connections.bind(member, request.connection)
+        member.client.client_id = request.client_id
         member.client.instance_id = found.instance_id
         static_members.claim_instance(self._environment, member)
-        generation.adopt(member, call.request, found.member_epoch)
+        generation.adopt(member, request, found.member_epoch)
         member.adopted = True
         member.broker.taken_over_at = self._environment.now
         member.may_have_moved = False

@@ -9,7 +9,7 @@ classic group, and the conversion fails the pending JoinGroups of all its classi
 from functools import partial
 
 from protocol_codecs import ErrorCode
-from translation.actions import ClientCall, Connection, Request
+from translation.actions import Connection, Request
 from translation.conversion.convertibility import (
     Obstacle,
     find_obstacle,
@@ -71,7 +71,7 @@ class JoinPreflight:
     def join_preflight(
         self,
         member: Member,
-        call: ClientCall,
+        request: Request,
         old_classic_membership: PendingSwitch | None,
         deadline: float,
         *,
@@ -86,16 +86,15 @@ class JoinPreflight:
         :raises StaysClassic: the broker itself has to answer the JoinGroup.
         :raises Outcome: the client must not join the new protocol, or not yet, or not under this id.
         """
-        request = call.request
         if member.joined:
             if not self._environment.settings.sole_process:
-                yield from self._ensure_latest(member, call.connection)
+                yield from self._ensure_latest(member, request.connection)
                 ensure_client_waiting(self._connections, member, request)
             return
         group = member.group
         instance_id = request.message.group_instance_id if request.message.member_id else None
         old_classic_membership = yield from self._end_consumer_membership(
-            member, call, old_classic_membership, deadline
+            member, request, old_classic_membership, deadline
         )
         if (
             not group.is_consumer_group(self._environment.now)
@@ -106,7 +105,7 @@ class JoinPreflight:
             look = partial(
                 self._lookup_member,
                 member,
-                call,
+                request,
                 deadline,
                 instance_id=instance_id,
                 owns_partitions=owns_partitions,
@@ -149,7 +148,7 @@ class JoinPreflight:
     def _end_consumer_membership(
         self,
         member: Member,
-        call: ClientCall,
+        request: Request,
         old_classic_membership: PendingSwitch | None,
         deadline: float,
     ) -> Procedure[PendingSwitch | None]:
@@ -165,13 +164,13 @@ class JoinPreflight:
         )
         if before is None or not before.joined:
             return old_classic_membership
-        while (yield from has_to_wait_for_others(before, call.connection)):
+        while (yield from has_to_wait_for_others(before, request.connection)):
             if self._environment.now >= deadline:
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
             # Its client waits here, and goes on being that member until it ends.
             session_timeout.renew(before, self._environment.now)
             yield from wait_in_join(
-                member, call.request, self._environment.now + self._environment.settings.join_poll_s
+                member, request, self._environment.now + self._environment.settings.join_poll_s
             )
         yield from leave_consumer_membership(self._context, before, "its client joined again")
         self._registry.drop_if_idle(before)
@@ -189,7 +188,7 @@ class JoinPreflight:
     def _lookup_member(
         self,
         member: Member,
-        call: ClientCall,
+        request: Request,
         deadline: float,
         *,
         instance_id: str | None,
@@ -200,12 +199,12 @@ class JoinPreflight:
         It is asked again while its coordinator loads, and while the group's last member of the new protocol leaves.
         """
         if not owns_partitions:
-            yield from await_first_members(self._context, member, call, deadline)
+            yield from await_first_members(self._context, member, request, deadline)
         look = partial(
             self._lookup.member,
             member.group.group_id,
             member.member_id,
-            call.connection,
+            request.connection,
             instance_id=instance_id,
         )
         group = member.group
@@ -216,13 +215,13 @@ class JoinPreflight:
                 break
             if described is Described.LOADING:
                 yield from wait_in_join(
-                    member, call.request, self._environment.now + self._environment.settings.load_retry_s
+                    member, request, self._environment.now + self._environment.settings.load_retry_s
                 )
             elif described in _IN_A_CONSUMER_GROUP and _may_have_lost_its_last(
                 group, departures, self._environment.now
             ):
                 yield from wait_in_join(
-                    member, call.request, self._environment.now + self._environment.settings.join_poll_s
+                    member, request, self._environment.now + self._environment.settings.join_poll_s
                 )
             else:
                 break
@@ -242,7 +241,7 @@ class JoinPreflight:
             )
         if described in _NO_SUCH_MEMBER and described is not Described.CLASSIC_GROUP:
             ensure_may_begin(self._member_log, member)
-        ensure_client_waiting(self._connections, member, call.request)
+        ensure_client_waiting(self._connections, member, request)
         return described, found
 
     def _ensure_latest(self, member: Member, connection: Connection) -> Procedure[None]:

@@ -14,7 +14,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseDescribedGroup,
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation.actions import Connection, Request
+from translation.actions import Call, Connection, Request
 from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.last_consumer_member import CLASSIC, TELLS_TYPES, others_have_to_give_up
 from translation.engine.context import Context
@@ -23,7 +23,7 @@ from translation.engine.join_wait import join_wait_limit_s
 from translation.members import rebalance_timeout
 from translation.members.environment import Environment
 from translation.members.member_ids import is_issued_form
-from translation.members.procedure import Procedure, Send, Wait
+from translation.members.procedure import Procedure, Wait
 
 
 def may_replace_translated(connection: Connection, message: JoinGroupRequest) -> bool:
@@ -62,7 +62,7 @@ class ReplacedStaticMember:
         while True:
             group = self._registry.group(group_id)
             departures = group.departures
-            response: ConsumerGroupDescribeResponse = yield Send(
+            response: ConsumerGroupDescribeResponse = yield Call(
                 ApiKey.CONSUMER_GROUP_DESCRIBE, TELLS_TYPES, describe
             )
             replaced_id = next((self._translated(one, message) for one in response.groups), None)

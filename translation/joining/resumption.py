@@ -29,7 +29,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from translation.actions import ClientCall, EventKind, Request
+from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member_log_view import snapshot_of
 from translation.engine.member_lookup import Described
@@ -81,7 +81,7 @@ class Resumption:
     def resume(
         self,
         member: Member,
-        call: ClientCall,
+        request: Request,
         snapshot: Snapshot,
         found: ConsumerGroupDescribeResponseMember,
         group: ConsumerGroupDescribeResponseDescribedGroup,
@@ -100,8 +100,8 @@ class Resumption:
         if member.joined or member.join.waiting is not None or not self._member_log.may_speak_for(member):
             return False
         self._restore(member, snapshot, assignment)
-        self._connections.bind(member, call.connection)
-        member.client.client_id = call.request.client_id
+        self._connections.bind(member, request.connection)
+        member.client.client_id = request.client_id
         member.client.instance_id = found.instance_id
         static_members.claim_instance(self._environment, member)
         member.deadlines.keep_alive_at = self._environment.now + member.broker.keep_alive_s
@@ -111,7 +111,7 @@ class Resumption:
         self._environment.book(member)
         return True
 
-    def has_stayed(self, member: Member, call: ClientCall) -> Procedure[bool | None]:
+    def has_stayed(self, member: Member, request: Request) -> Procedure[bool | None]:
         """Whether a client that was away comes back to a member that is as it left it; if so, it goes on here.
 
         Its connection was closed, so that another replica might have served it; the member log says that none does.
@@ -121,11 +121,11 @@ class Resumption:
         if (
             not self._member_log.resumes
             or before is None
-            or before.generation != generation.in_request(call.request)
+            or before.generation != generation.in_request(request)
             or not self._member_log.may_speak_for(member)
         ):
             return False
-        response = yield from _beat(member, before, call.request)
+        response = yield from _beat(member, before, request)
         if response.error_code in NO_COORDINATOR:
             return None
         if not _changes_nothing(before, response):
@@ -133,8 +133,8 @@ class Resumption:
         described, found, group = yield from self._lookup.with_group(
             member.group.group_id,
             member.member_id,
-            call.connection,
-            instance_id=call.request.message.group_instance_id,
+            request.connection,
+            instance_id=request.message.group_instance_id,
         )
         if described in (Described.LOADING, Described.UNAVAILABLE):
             return None
@@ -142,7 +142,7 @@ class Resumption:
             return False
         if snapshot_of(member) != before or not self._member_log.may_speak_for(member):
             return False
-        self._connections.bind(member, call.connection)
+        self._connections.bind(member, request.connection)
         member.may_have_moved = False
         return True
 

@@ -6,7 +6,7 @@ before it finds out that it can't convert a group that has never had a generatio
 before one of them is back, nobody is answered for a whole rebalance timeout.
 """
 
-from translation.actions import ClientCall
+from translation.actions import Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import StaysClassic
 from translation.engine.join_wait import join_wait_limit_s, wait_in_join
@@ -18,7 +18,7 @@ from translation.policy.policy import Mode
 
 
 def await_first_members(
-    context: Context, member: Member, call: ClientCall, deadline: float
+    context: Context, member: Member, request: Request, deadline: float
 ) -> Procedure[None]:
     """Return when somebody is in the group, or has had time to come.
 
@@ -42,10 +42,10 @@ def await_first_members(
         if context.now >= until or not context.moves.counts_members(group_id, rule):
             return
         group_members = yield from describe_members(
-            context.moves, context.registry, group_id, call.connection
+            context.moves, context.registry, group_id, request.connection
         )
         if group_members is None or not group_members.is_empty:
             return
         yield from SlotAdmission(context).note_empty(group_id)
-        yield from wait_in_join(member, call.request, min(until, context.now + settings.join_poll_s))
+        yield from wait_in_join(member, request, min(until, context.now + settings.join_poll_s))
         waited = True

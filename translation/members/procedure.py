@@ -1,14 +1,14 @@
 """Multi-step procedures as generators: yield a request or a wait, resume with the result.
 
 A classic request often needs several requests to the broker (leave the old membership, join again, look up a topic
-name). Each such procedure is a generator. It yields a :class:`Send` and is resumed with the decoded response, or a
-:class:`Wait` and is resumed when the time has come or another procedure wakes it. Nothing here awaits: the
-:class:`~translation.engine.scheduler.Scheduler` turns a Send into a :class:`~translation.actions.Call` and gets the
-response later.
+name). Each such procedure is a generator. It yields a :class:`~translation.actions.Call` and is resumed with the
+decoded response (or by :class:`UpstreamLost`), or a :class:`Wait` and is resumed when its time has come or another
+procedure wakes it. Nothing here awaits: the :class:`~translation.engine.scheduler.Scheduler` adds to a Call on which
+connection it goes, and gets the response later.
 
 The procedures of one member run one at a time, in the order in which their requests came (:class:`ProcedureQueue`).
 A procedure that yields a Wait lets others run, so that a commit does not wait behind a JoinGroup that waits for
-partitions. One that yields a :class:`SendBeside` lets those run that change nothing for it: further commits, and the
+partitions. One that yields a :class:`CallBeside` lets those run that change nothing for it: further commits, and the
 heartbeats of the proxy's own accord. A procedure that waits for the broker holds up requests from other connections for
 ``turn_limit_s`` at most (:class:`~translation.settings.TranslatorSettings`): its client may have stopped reading.
 """
@@ -21,16 +21,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from translation.actions import CallId, ConnectionId, Request
+from translation.actions import Call, CallId, ConnectionId, Request
 from translation.member_log.records import MemberKey
-
-
-class Send(msgspec.Struct, frozen=True):
-    """Send this request to the broker; resume with its decoded response, or raise :class:`UpstreamLost`."""
-
-    api_key: int
-    version: int
-    message: Any
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -43,8 +35,8 @@ class Wait(msgspec.Struct, frozen=True):
     settles: MemberKey | None = None
 
 
-class SendBeside(Send, frozen=True):
-    """As :class:`Send`, and give up the turn: the response changes nothing that others of the queue rely on.
+class CallBeside(Call, frozen=True):
+    """As a Call, and give up the turn: the response changes nothing that others of the queue rely on.
 
     Until it comes only procedures run that were started as ``beside``. When it is there the procedure is resumed
     whoever has the turn, so it may only end, or yield a :class:`Turn`.
@@ -52,7 +44,7 @@ class SendBeside(Send, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Resume when no other procedure of the queue runs, and every :class:`SendBeside` has its response.
+    """Resume when no other procedure of the queue runs, and every :class:`CallBeside` has its response.
 
     ``again``: this procedure has sent something that it may send once more. It comes before all that have not sent
     anything, behind those that had their response before, so that what they send keeps its order.
@@ -79,7 +71,7 @@ class UpstreamLost(Exception):
 
 Result = TypeVar("Result")
 
-Procedure: TypeAlias = Generator[Send | Wait | Turn, Any, Result]
+Procedure: TypeAlias = Generator[Call | Wait | Turn, Any, Result]
 """A multi-step procedure: yields requests and waits, and returns its result."""
 
 
@@ -103,7 +95,7 @@ class ProcedureQueue:
     def __init__(self, on_idle: Callable[[], None] = _nothing) -> None:
         self.running: RunningProcedure | None = None
         self.beside: dict[RunningProcedure, None] = {}
-        """Those that wait for the response to a :class:`SendBeside`, the one that was sent first in front."""
+        """Those that wait for the response to a :class:`CallBeside`, the one that was sent first in front."""
         self.keep_alive: RunningProcedure | None = None
         """The heartbeat of the proxy's own accord that has not ended; at most one is started."""
         self.waiting: deque[RunningProcedure] = deque()
@@ -124,7 +116,7 @@ class ProcedureQueue:
         return self.running is None and not self.waiting
 
     @property
-    def sent_beside(self) -> Send | None:
+    def sent_beside(self) -> Call | None:
         """The request that was sent last of those that wait beside; None if none does."""
         return next(reversed(self.beside)).sent if self.beside else None
 
@@ -184,13 +176,13 @@ class RunningProcedure:
         self.ends_session = False
         """Whether it ends the membership of a client that was silent for its session timeout."""
         self.beside = False
-        """Whether its turn may begin while others wait for the response to a :class:`SendBeside`."""
+        """Whether its turn may begin while others wait for the response to a :class:`CallBeside`."""
         self.again = False
         """Whether it waits for a :class:`Turn` to send something once more."""
         self.started = False
         self.call_id: CallId | None = None
         """The call whose response it waits for."""
-        self.sent: Send | None = None
+        self.sent: Call | None = None
         """The request that it sent last."""
         self.waiting_since = math.inf
         """Since when it has waited for its turn (seconds)."""

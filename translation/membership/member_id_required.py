@@ -12,7 +12,7 @@ Clients understand the answer since JoinGroup v4. Static members never get it: t
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation.actions import ClientCall, EventKind, Request
+from translation.actions import EventKind, Request
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Outcome, refused
@@ -37,16 +37,16 @@ def comes_without_member_id(request: Request) -> bool:
     return not request.message.member_id and _may_be_given_one(request)
 
 
-def older_join_may_arrive(ids: MemberIds, registry: Registry, call: ClientCall) -> bool:
+def older_join_may_arrive(ids: MemberIds, registry: Registry, request: Request) -> bool:
     """Whether an earlier JoinGroup under this member id may still reach the classic coordinator.
 
     It was relayed on another connection, and its client gave it up before it was answered. If it arrived, it would make
     the member of the new protocol with this id a classic one.
     """
-    message: JoinGroupRequest = call.request.message
+    message: JoinGroupRequest = request.message
     return (
-        ids.may_become_classic(message.member_id, call.connection.id)
-        and _may_be_given_one(call.request)
+        ids.may_become_classic(message.member_id, request.connection.id)
+        and _may_be_given_one(request)
         and registry.find(message.group_id, message.member_id) is None
         and not owns_partitions(message)
     )

@@ -15,14 +15,14 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from translation import error_mapping
-from translation.actions import EventKind, Request
+from translation.actions import Call, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, ensure_client_waiting
 from translation.engine.registry import Registry
 from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberEvent
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 from translation.upstream.leave_epoch import leave_for_newer
 
 
@@ -107,7 +107,7 @@ def release_instance(
     _fail_if_replaced(member)
     left: list[str] = []
     describe = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))
-    response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
+    response: ConsumerGroupDescribeResponse = yield Call(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
     for group in response.groups:
         for described in group.members:
             if described.instance_id == member.client.instance_id:

@@ -9,7 +9,7 @@ import math
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
-from translation.actions import ClientCall, EventKind, Request
+from translation.actions import EventKind, Request
 from translation.conversion.classic_join import ClassicJoins
 from translation.conversion.last_consumer_member import has_to_wait_for_others
 from translation.conversion.old_membership import leave_consumer_membership
@@ -103,30 +103,29 @@ class Downgrade:
             self._environment.book(member)
         return ErrorCode.REBALANCE_IN_PROGRESS
 
-    def back_in_place(self, member: Member, call: ClientCall) -> Procedure[None]:
+    def back_in_place(self, member: Member, request: Request) -> Procedure[None]:
         """Take a member back at its client's JoinGroup; if the broker refuses that, end its membership and relay it.
 
         A membership does not end while its client owns partitions: such a client joins again, stays translated by that,
         and gives them up when its Heartbeat is answered UNKNOWN_MEMBER_ID.
         """
         if not member.joined:
-            yield from self.back_to_classic(member, call)
+            yield from self.back_to_classic(member, request)
             return
-        refused_with = yield from self._return_in_place.return_in_place(member, call)
-        if refused_with is not None and owns_partitions(call.request.message):
+        refused_with = yield from self._return_in_place.return_in_place(member, request)
+        if refused_with is not None and owns_partitions(request.message):
             reason = f"told to go back to the classic protocol: the broker answered {refused_with.name}"
-            request_rejoin(self._environment, self._events, member.group, call, reason)
-            not_now = refused(call.request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
+            request_rejoin(self._environment, self._events, member.group, request, reason)
+            not_now = refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
             refuse_superseded(self._connections, member)
-            self._connections.answer(call.request, not_now)
+            self._connections.answer(request, not_now)
             restart_session_timer(self._environment, member)
         elif refused_with is not None:
-            yield from self.back_to_classic(member, call)
+            yield from self.back_to_classic(member, request)
 
-    def back_to_classic(self, member: Member | None, call: ClientCall) -> Procedure[None]:
+    def back_to_classic(self, member: Member | None, request: Request) -> Procedure[None]:
         """Relay a JoinGroup of a client that was translated, after its memberships of the new protocol have ended."""
-        request = call.request
-        if member is not None and member.joined and self._connections.is_stale(member, call):
+        if member is not None and member.joined and self._connections.is_stale(member, request):
             # That it owns nothing is not true any more: its client has joined again since, and works on partitions.
             self._connections.answer(
                 request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
@@ -135,7 +134,7 @@ class Downgrade:
         left = member is not None and member.joined and member.member_id == request.message.member_id
         if member is not None and any(one.joined for one in _memberships(member, request)):
             try:
-                yield from self._leave(member, call)
+                yield from self._leave(member, request)
             except Outcome as outcome:
                 outcome.apply(self._context, member, request)
                 return
@@ -150,7 +149,7 @@ class Downgrade:
             refuse_superseded(self._connections, member)
         yield from self._classic_joins.relay_classic_join(without_member_id(request) if left else request)
 
-    def _leave(self, member: Member, call: ClientCall) -> Procedure[None]:
+    def _leave(self, member: Member, request: Request) -> Procedure[None]:
         """End the client's memberships, those that it still has when their turn comes.
 
         :raises Outcome: they could not be ended, or the client has joined again or hung up meanwhile.
@@ -161,8 +160,8 @@ class Downgrade:
         deadline = self._environment.now + join_wait_limit_s(
             self._environment, member.client.rebalance_timeout_ms, member.group
         )
-        for one in _memberships(member, call.request):
-            while (yield from has_to_wait_for_others(one, call.connection)):
+        for one in _memberships(member, request):
+            while (yield from has_to_wait_for_others(one, request.connection)):
                 if self._environment.now >= deadline:
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
                 # A newer JoinGroup may be that of another process with its instance id, or stay with the new protocol.
@@ -172,7 +171,7 @@ class Downgrade:
                     )
                 ) is WakeReason.SUPERSEDED:
                     raise RejectedByNewer("a newer JoinGroup came")
-                if not self._connections.is_still_connected(call.request):
+                if not self._connections.is_still_connected(request):
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
                 if one is member and one.joined:
                     yield from self._heartbeat_outcomes.heartbeat_upstream(one)

@@ -9,10 +9,10 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseMember,
 )
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from translation.actions import Connection
+from translation.actions import Call, Connection
 from translation.engine.registry import Registry
 from translation.members.conversion import is_helper
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 from translation.rollout.moves import Moves
 from translation.rollout.slots import GroupMembers
 
@@ -34,7 +34,7 @@ def describe_members(
     """
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is not None:
-        response: ConsumerGroupDescribeResponse = yield Send(
+        response: ConsumerGroupDescribeResponse = yield Call(
             ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(group_id,))
         )
         codes = {group.error_code for group in response.groups}
@@ -42,7 +42,7 @@ def describe_members(
             return _of_consumer_group(moves, registry, group_id, response.groups[0].members)
         if codes != {ErrorCode.GROUP_ID_NOT_FOUND}:
             return _HIDDEN_CENSUS if codes and codes <= _HIDDEN else None
-    classic: DescribeGroupsResponse = yield Send(
+    classic: DescribeGroupsResponse = yield Call(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
     codes = {group.error_code for group in classic.groups}

@@ -19,7 +19,7 @@ from protocol_codecs.messages.consumer_protocol import decode_assignment
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import Request
+from translation.actions import Call, Request
 from translation.conversion import helper
 from translation.conversion.classic_join import send_join
 from translation.engine.connections import ClientConnections
@@ -31,7 +31,7 @@ from translation.members import generation, rebalance_timeout
 from translation.members.conversion import is_helper
 from translation.members.environment import Environment
 from translation.members.member import Member
-from translation.members.procedure import Procedure, Send, WakeReason
+from translation.members.procedure import Procedure, WakeReason
 from translation.policy.policy import Mode
 
 _SYNC_GROUP_VERSION = _HEARTBEAT_VERSION = 3
@@ -73,7 +73,7 @@ class HeldReturn:
         try:
             while True:
                 # Else a timer of the broker would remove the member when its group has been converted once more.
-                synced: SyncGroupResponse = yield Send(
+                synced: SyncGroupResponse = yield Call(
                     ApiKey.SYNC_GROUP,
                     _SYNC_GROUP_VERSION,
                     SyncGroupRequest(
@@ -121,7 +121,7 @@ class HeldReturn:
             )
             if why is not WakeReason.TIME or not self._connections.is_waiting(request):
                 return refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            beat: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, _HEARTBEAT_VERSION, heartbeat)
+            beat: HeartbeatResponse = yield Call(ApiKey.HEARTBEAT, _HEARTBEAT_VERSION, heartbeat)
             if beat.error_code != ErrorCode.NONE:
                 return (yield from send_join(self._environment, self._connections, request))
         return first
@@ -166,4 +166,4 @@ def with_generation_of_broker(registry: Registry, request: Request) -> Any:
 
 def relay_held(connections: ClientConnections, request: Request, message: Any) -> Procedure[None]:
     """Relay a call of a client whose JoinGroup is held, as this message."""
-    connections.answer(request, (yield Send(request.api_key, request.version, message)))
+    connections.answer(request, (yield Call(request.api_key, request.version, message)))

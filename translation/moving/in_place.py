@@ -36,7 +36,7 @@ from protocol_codecs.messages.consumer_protocol import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import ClientCall, Connection, ConnectionId, EventKind, Request
+from translation.actions import Call, Connection, ConnectionId, EventKind, Request
 from translation.admission import authorization
 from translation.admission.serving import MemberServing
 from translation.conversion import helper
@@ -51,7 +51,7 @@ from translation.members.environment import Environment
 from translation.members.member import Group, Member
 from translation.members.member_ids import LONGEST_MEMBER_ID
 from translation.members.member_state import MemberEvent, MemberState
-from translation.members.procedure import Procedure, ProcedureQueue, Send, UpstreamLost
+from translation.members.procedure import Procedure, ProcedureQueue, UpstreamLost
 from translation.membership import static_members
 from translation.partitions import NONE, Partitions, from_topics
 from translation.policy.assignors import is_cooperative, map_assignor
@@ -113,15 +113,14 @@ class InPlaceConversion:
         self._upstream_heartbeats = UpstreamHeartbeats(context)
 
     def convert_in_place(
-        self, member: Member, call: ClientCall, rule: Rule, *, mixed: bool
+        self, member: Member, request: Request, rule: Rule, *, mixed: bool
     ) -> Procedure[ErrorCode | None]:
         """Convert the member of a Heartbeat; return the code to answer it with, or None to relay it.
 
         ``mixed`` says that the group is a consumer group already. A member that can't be converted now stays classic.
         """
-        request = call.request
         group = member.group
-        response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
+        response: HeartbeatResponse = yield Call(ApiKey.HEARTBEAT, request.version, request.message)
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 self._classic_members.rebalance_announced(
@@ -131,7 +130,7 @@ class InPlaceConversion:
         if not self._is_to_be_converted(group.group_id, rule):
             return ErrorCode.NONE  # nor need it rejoin
         try:
-            return (yield from self._convert(member, call, rule, mixed=mixed))
+            return (yield from self._convert(member, request, rule, mixed=mixed))
         except _NotConverted as stopped:
             match stopped.missing:
                 case _Missing.KNOWLEDGE:
@@ -148,7 +147,7 @@ class InPlaceConversion:
                     self._events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, reason)
             return ErrorCode.NONE
 
-    def repeat_conversion(self, member: Member, call: ClientCall) -> Procedure[bool]:
+    def repeat_conversion(self, member: Member, request: Request) -> Procedure[bool]:
         """Convert a member that the broker has in the new protocol already, because the answer to that was lost.
 
         The same call may be repeated as long as the member's epoch is its generation. Return whether it was accepted.
@@ -158,28 +157,28 @@ class InPlaceConversion:
         if self._may_know_less():
             return False
         try:
-            known = self._settled(member, call)
+            known = self._settled(member, request)
             if known is None:
                 return False
             subscription, owned, topics = yield from self._facts(known)
-            yield from self._claim(member, known, call.connection)
-            if self._settled(member, call) is not known:
+            yield from self._claim(member, known, request.connection)
+            if self._settled(member, request) is not known:
                 return False
-            self._describe(member, call.connection, known, subscription)
+            self._describe(member, request.connection, known, subscription)
             yield from self._heartbeat(member, known, known.generation, topics, owned)
         except _NotConverted:
             return False
-        self._finish(member, call.connection)
+        self._finish(member, request.connection)
         return True
 
     def _may_know_less(self) -> bool:
         """Whether another process may have served a member since, and nothing says so."""
         return not self._environment.settings.sole_process and self._member_log.log is None
 
-    def _convert(self, member: Member, call: ClientCall, rule: Rule, *, mixed: bool) -> Procedure[ErrorCode]:
-        connection = call.connection
+    def _convert(self, member: Member, request: Request, rule: Rule, *, mixed: bool) -> Procedure[ErrorCode]:
+        connection = request.connection
         group = member.group
-        known = self._settled(member, call)
+        known = self._settled(member, request)
         if known is None:
             raise _NotConverted(_Missing.KNOWLEDGE)
 
@@ -187,7 +186,7 @@ class InPlaceConversion:
             if (
                 self._classic_members.find(group.group_id, member.member_id) is not known
                 or known.assignment is None
-                or not self._connections.is_still_connected(call.request)
+                or not self._connections.is_still_connected(request)
             ):
                 raise _NotConverted(_Missing.TIME)
 
@@ -254,13 +253,13 @@ class InPlaceConversion:
         if group_id in self._rules.rolled_back:
             raise _NotConverted(_Missing.KNOWLEDGE)
 
-    def _settled(self, member: Member, call: ClientCall) -> ClassicMember | None:
+    def _settled(self, member: Member, request: Request) -> ClassicMember | None:
         """What is known of the member of a Heartbeat, if that is all and the Heartbeat agrees with it."""
-        message: HeartbeatRequest = call.request.message
+        message: HeartbeatRequest = request.message
         known = self._classic_members.find(member.group.group_id, member.member_id)
         if known is None or known.assignment is None or known.generation != message.generation_id:
             return None
-        if not known.is_same_client(call) or known.instance_id != (message.group_instance_id or None):
+        if not known.is_same_client(request) or known.instance_id != (message.group_instance_id or None):
             raise _NotConverted(_Missing.TIME)  # somebody else's call in its name
         return known
 
@@ -497,7 +496,7 @@ def _rejoin(
         replaced(subscription, owned_partitions=owned),
         min(max(_embedded_version(known), _FIRST_WITH_OWNED), NEWEST_EMBEDDED_VERSION),
     )
-    joined: JoinGroupResponse = yield Send(
+    joined: JoinGroupResponse = yield Call(
         ApiKey.JOIN_GROUP,
         _JOIN_GROUP_VERSION,
         JoinGroupRequest(
@@ -512,7 +511,7 @@ def _rejoin(
     )
     if joined.error_code != ErrorCode.NONE:
         raise _NotConverted(_Missing.TIME, "a rebalance has begun")
-    synced: SyncGroupResponse = yield Send(
+    synced: SyncGroupResponse = yield Call(
         ApiKey.SYNC_GROUP,
         _SYNC_GROUP_VERSION,
         SyncGroupRequest(

@@ -33,13 +33,13 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from translation.actions import ClientCall, Connection, EventKind, Request
+from translation.actions import Call, Connection, EventKind, Request
 from translation.conversion.helper import Helpers
 from translation.conversion.last_consumer_member import CLASSIC
 from translation.engine.context import Context
 from translation.member_log.group_records import MEND, MOST_MENDS, Mend
 from translation.members.environment import Environment
-from translation.members.procedure import Procedure, ProcedureQueue, Send, Wait
+from translation.members.procedure import Procedure, ProcedureQueue, Wait
 from translation.mending.findings import (
     TOPICS_LIMIT,
     Findings,
@@ -277,7 +277,7 @@ class Mending:
         """Request all that findings need from the broker; None if it does not say."""
         group: Description
         if is_classic:
-            classic: DescribeGroupsResponse = yield Send(
+            classic: DescribeGroupsResponse = yield Call(
                 ApiKey.DESCRIBE_GROUPS, _DESCRIBE_GROUPS_VERSION, DescribeGroupsRequest(groups=(group_id,))
             )
             groups: tuple[Description, ...] = classic.groups
@@ -285,7 +285,7 @@ class Mending:
             version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1, oldest=1)
             if version is None or heartbeat_version(connection) is None:
                 return None
-            response: ConsumerGroupDescribeResponse = yield Send(
+            response: ConsumerGroupDescribeResponse = yield Call(
                 ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(group_id,))
             )
             groups = response.groups
@@ -308,7 +308,7 @@ class Mending:
             subscribed_topic_names=(),
             topic_partitions=(),
         )
-        joined: ConsumerGroupHeartbeatResponse = yield Send(
+        joined: ConsumerGroupHeartbeatResponse = yield Call(
             ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, joins
         )
         if joined.error_code != ErrorCode.NONE:
@@ -321,22 +321,22 @@ class Mending:
         reason = f"a member without topics joined and leaves, try {suspicion.tries}"
         self._events.emit_mending(EventKind.MENDING, group_id, reason, suspicion.findings.unowned, member_id)
         leaves = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=-1)
-        yield Send(ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, leaves)
+        yield Call(ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, leaves)
         group = self._registry.groups.get(group_id)
         if group is not None:
             # Else the broker waits for a client's Heartbeat before it computes the assignment again.
             self._memberships.heartbeat_group(group)
 
-    def ask_leader_to_rejoin(self, call: ClientCall) -> None:
+    def ask_leader_to_rejoin(self, request: Request) -> None:
         """Answer the Heartbeat of a classic member that is to join again, if the broker takes it for a member at
         rest."""
-        steps = self._ask_to_rejoin(call.request)
-        self._scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
+        steps = self._ask_to_rejoin(request)
+        self._scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)
 
     def _ask_to_rejoin(self, request: Request) -> Procedure[None]:
         group_id, member_id = request.message.group_id, request.message.member_id
         # The Heartbeat is a sign of life at the broker too, and only a member's is answered without an error.
-        response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
+        response: HeartbeatResponse = yield Call(ApiKey.HEARTBEAT, request.version, request.message)
         unowned = self._unowned
         if response.error_code == ErrorCode.NONE and unowned.is_to_rejoin(group_id, member_id):
             unowned.was_asked(group_id, member_id)

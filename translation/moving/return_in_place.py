@@ -13,7 +13,7 @@ member of the new protocol leaves, so a helper joins before the last one goes ba
 from contextlib import ExitStack
 
 from protocol_codecs import ErrorCode
-from translation.actions import ClientCall, Connection, EventKind
+from translation.actions import Connection, EventKind, Request
 from translation.conversion import helper
 from translation.conversion.classic_join import ClassicJoins, readable
 from translation.conversion.helper import Helpers
@@ -48,13 +48,12 @@ class ReturnInPlace:
         self._held_return = HeldReturn(context)
         self._helpers = Helpers(context)
 
-    def return_in_place(self, member: Member, call: ClientCall) -> Procedure[ErrorCode | None]:
+    def return_in_place(self, member: Member, request: Request) -> Procedure[ErrorCode | None]:
         """Relay the JoinGroup of a member of the new protocol, which becomes a classic one by it.
 
         Returns the code with which the broker has refused that, which is not answered yet; else None.
         """
-        request = call.request
-        if self._connections.is_stale(member, call):
+        if self._connections.is_stale(member, request):
             # Its client has joined again since, and works on partitions.
             self._connections.answer(
                 request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
@@ -70,7 +69,7 @@ class ReturnInPlace:
                 departing.enter_context(member.group.departing(member.member_id))
                 helper_code = ErrorCode.NONE
                 if not _others(member):
-                    helper_code = yield from self._ensure_helper(member.group, call.connection)
+                    helper_code = yield from self._ensure_helper(member.group, request.connection)
                 if helper_code == ErrorCode.GROUP_MAX_SIZE_REACHED:
                     return helper_code
                 if helper_code != ErrorCode.NONE:  # the coordinator is not there: the client tries again
@@ -81,7 +80,7 @@ class ReturnInPlace:
                     return None
                 code = yield from self._classic_joins.relay_classic_join(
                     readable(request),
-                    on_accepted=lambda: self._gone_back(member, call.connection, departing),
+                    on_accepted=lambda: self._gone_back(member, request.connection, departing),
                     hold=lambda answer: self._held_return.hold(member, request, had, answer),
                     unanswered=_NOT_LET_BACK,
                 )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation.actions import ClientCall, Connection, EventKind
+from translation.actions import Connection, EventKind, Request
 from translation.conversion.pending_switches import match_pending_switch
 from translation.engine.context import Context
 from translation.member_log.group_records import MOVE, GroupKey, Move, Slot, StoredGroup, slot_name
@@ -105,25 +105,25 @@ class SlotAdmission:
         self._ids = context.ids
         self._member_log = context.member_log
 
-    def admit_classic_member(self, call: ClientCall, rule: Rule) -> Procedure[bool]:
+    def admit_classic_member(self, request: Request, rule: Rule) -> Procedure[bool]:
         """Take a slot for a classic member that is to be made to rejoin; return whether it may be told."""
-        group_id, member_id = call.request.message.group_id, call.request.message.member_id
+        group_id, member_id = request.message.group_id, request.message.member_id
         if not self._moves.counts_members(group_id, rule):
             return True
         client = _Client(
             member_id,
             leaves=member_id,
-            instance_id=call.request.message.group_instance_id,
+            instance_id=request.message.group_instance_id,
             is_to_be_told=True,
         )
-        client.looked = yield from self._look(group_id, call.connection)
+        client.looked = yield from self._look(group_id, request.connection)
         if client.looked is None:
             return False
         group_members = client.looked.group_members
         if not group_members.is_hidden and member_id not in group_members.classic:
             return False  # nothing is written for an id that somebody has made up
         client.is_classic = not group_members.is_hidden
-        return (yield from self._admit(call, rule, client))
+        return (yield from self._admit(request, rule, client))
 
     def advance_rollout(self, connection: Connection, group_id: str, rule: Rule) -> Procedure[None]:
         """Have the move of a group go on by what the broker says now, though no client wants to be let in."""
@@ -145,25 +145,25 @@ class SlotAdmission:
         is_done = bool(group_members.translated) and is_filled(held, group_members, quota)
         yield from self._go_on(group_id, rule, move, decide(move, rule, replace(inputs, filled=is_done)))
 
-    def id_to_join_under(self, call: ClientCall, rule: Rule) -> Procedure[str | ErrorCode | None]:
+    def id_to_join_under(self, request: Request, rule: Rule) -> Procedure[str | ErrorCode | None]:
         """The id under which a client may join the new protocol, or an error code; None if it stays classic."""
-        message: JoinGroupRequest = call.request.message
+        message: JoinGroupRequest = request.message
         group_id, member_id = message.group_id, message.member_id
         if member_id:
-            known = yield from self._is_translated(call.connection, group_id, member_id)
+            known = yield from self._is_translated(request.connection, group_id, member_id)
             if known is None:
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
             if known:
                 return member_id
-        move = self._pending_switch(call)
+        move = self._pending_switch(request)
         if member_id and move is None and not is_issued_form(member_id):
             return None  # a classic member that rejoins: it is told when its turn comes
-        replaced = yield from self._translated_instance(call)
+        replaced = yield from self._translated_instance(request)
         if isinstance(replaced, ErrorCode):
             return replaced
         why = self._why_not(message, rule)
         if why is not None and not replaced:
-            self._events.emit_group(EventKind.PASSED_THROUGH, group_id, call.request, why)
+            self._events.emit_group(EventKind.PASSED_THROUGH, group_id, request, why)
             return None
         client = _Client(
             member_id or self._ids.issue(),
@@ -171,7 +171,7 @@ class SlotAdmission:
             leaves="" if move is None else move.member_id,
             instance_id=message.group_instance_id,
         )
-        is_admitted = why is None and (yield from self._admit(call, rule, client))
+        is_admitted = why is None and (yield from self._admit(request, rule, client))
         if replaced and not is_admitted:
             # As a classic one it would take the translated member's place at once, and the group with it.
             self._moves.replaces(group_id, client.member_id)
@@ -187,13 +187,13 @@ class SlotAdmission:
             )
         return why
 
-    def _translated_instance(self, call: ClientCall) -> Procedure[str | ErrorCode]:
+    def _translated_instance(self, request: Request) -> Procedure[str | ErrorCode]:
         """The translated member that has the instance id of a new process, or an error code; empty if there is none."""
-        message: JoinGroupRequest = call.request.message
+        message: JoinGroupRequest = request.message
         if message.group_instance_id is None:
             return ""
         group_members = yield from describe_members(
-            self._moves, self._registry, message.group_id, call.connection
+            self._moves, self._registry, message.group_id, request.connection
         )
         if group_members is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -224,19 +224,19 @@ class SlotAdmission:
             return None
         return has_slot if group_members.is_hidden else member_id in group_members.translated
 
-    def _pending_switch(self, call: ClientCall) -> PendingSwitch | None:
-        group = self._registry.groups.get(call.request.message.group_id)
+    def _pending_switch(self, request: Request) -> PendingSwitch | None:
+        group = self._registry.groups.get(request.message.group_id)
         if group is None or not group.pending_switches:
             return None
-        given_here = self._ids.is_issued(call.request.message.member_id)
-        return match_pending_switch(group, call, given_here=given_here)
+        given_here = self._ids.is_issued(request.message.member_id)
+        return match_pending_switch(group, request, given_here=given_here)
 
-    def _admit(self, call: ClientCall, rule: Rule, client: _Client) -> Procedure[bool]:
+    def _admit(self, request: Request, rule: Rule, client: _Client) -> Procedure[bool]:
         """Whether a client may be a member of the new protocol: it has a slot, or has taken one, or needs none."""
-        group_id: str = call.request.message.group_id
+        group_id: str = request.message.group_id
         if not client.fits_in_record:
             reason = "its step moves only a part of the group, and a client id or instance id is too long"
-            self._events.emit_group(EventKind.PASSED_THROUGH, group_id, call.request, reason)
+            self._events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
             return False
         for _ in range(_TRIES):
             move = yield from self._present_move(group_id, rule)
@@ -255,28 +255,28 @@ class SlotAdmission:
                     (yield from self._take(group_id, number, _slot_for(client, slot))) or None
                 )
             else:
-                is_admitted = yield from self._admit_newcomer(call, rule, move, client)
+                is_admitted = yield from self._admit_newcomer(request, rule, move, client)
             if is_admitted is not None:
                 return is_admitted
         return False
 
     def _admit_newcomer(
-        self, call: ClientCall, rule: Rule, move: Move, client: _Client
+        self, request: Request, rule: Rule, move: Move, client: _Client
     ) -> Procedure[bool | None]:
         """Take a slot for a client that has none; None if another was faster, or if it has to be looked at again."""
-        moves, group_id = self._moves, call.request.message.group_id
+        moves, group_id = self._moves, request.message.group_id
         if not move.is_moving or moves.is_full(group_id):
             return False
         if not moves.gates.verdict(group_id, rule).may_move_members:
-            yield from self._note_converted(call.connection, group_id, rule, client)
+            yield from self._note_converted(request.connection, group_id, rule, client)
             return False
         looked, client.looked = client.looked, None
-        looked = looked or (yield from self._look(group_id, call.connection))
+        looked = looked or (yield from self._look(group_id, request.connection))
         if looked is None:
             return False
         if looked.group_members.is_hidden:
             reason = f"its step moves only a part of the group, and {HIDDEN_MEMBERS}"
-            self._events.emit_group(EventKind.PASSED_THROUGH, group_id, call.request, reason)
+            self._events.emit_group(EventKind.PASSED_THROUGH, group_id, request, reason)
             return False
         if looked.group_members.is_empty:
             yield from self.note_empty(group_id)

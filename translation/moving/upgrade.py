@@ -11,13 +11,13 @@ import msgspec
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from translation.actions import ClientCall, EventKind, Request
+from translation.actions import Call, EventKind, Request
 from translation.conversion.convertibility import Obstacle, find_obstacle, passthrough_backoff_s
 from translation.conversion.pending_switches import request_rejoin
 from translation.engine.context import Context
 from translation.members.environment import Environment
 from translation.members.member import Member
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 from translation.moving.in_place import InPlaceConversion
 from translation.moving.slot_admission import (
     LOOK_AGAIN_S,
@@ -49,7 +49,7 @@ class Upgrade:
         self._in_place_conversion = InPlaceConversion(context)
 
     def switch_classic_member(
-        self, member: Member, call: ClientCall, rule: Rule, *, mixed: bool
+        self, member: Member, request: Request, rule: Rule, *, mixed: bool
     ) -> Procedure[ErrorCode | None]:
         """Convert the member of a Heartbeat if its turn has come; return the code for its client, or None to relay it.
 
@@ -59,7 +59,7 @@ class Upgrade:
         group = member.group
         # Else a try to move all at once that failed before the group was relayed would count against this one.
         group.migration.expire(self._environment.now)
-        if rule.staged and (relays_for := self._why_not_now(call.request, rule)):
+        if rule.staged and (relays_for := self._why_not_now(request, rule)):
             self._registry.relay(group, member.member_id, self._environment.now + relays_for)
             return None
         obstacle, why = Obstacle.NONE, ""
@@ -67,19 +67,19 @@ class Upgrade:
             obstacle, why = yield from find_obstacle(self._environment, self._registry, self._rules, group)
             why_relayed = self._why_relayed(member, obstacle, why)
             if why_relayed is not None:
-                self._events.emit_group(EventKind.PASSED_THROUGH, group.group_id, call.request, why_relayed)
+                self._events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, why_relayed)
                 return None
-        if not (yield from self._slot_admission.admit_classic_member(call, rule)):
+        if not (yield from self._slot_admission.admit_classic_member(request, rule)):
             blocked = is_blocked(self._moves, group.group_id, rule)
             relayed_s = _BLOCKED_S if blocked else LOOK_AGAIN_S
             self._registry.relay(group, member.member_id, self._environment.now + relayed_s)
             return None
         if obstacle is Obstacle.MEMBERS or group.migration.moves_all(self._environment.now):
-            if (yield from self._tell(member, call, rule, why)):
+            if (yield from self._tell(member, request, rule, why)):
                 return self._how_to_rejoin(member)
             self._moves.free(group.group_id, member.member_id)
             return None
-        code = yield from self._in_place_conversion.convert_in_place(member, call, rule, mixed=mixed)
+        code = yield from self._in_place_conversion.convert_in_place(member, request, rule, mixed=mixed)
         if not member.joined:
             self._moves.free(group.group_id, member.member_id)
         return code
@@ -148,12 +148,12 @@ class Upgrade:
         moves[member.member_id] = msgspec.structs.replace(moves[member.member_id], is_eager=True)
         return ErrorCode.REBALANCE_IN_PROGRESS
 
-    def _tell(self, member: Member, call: ClientCall, rule: Rule, why: str) -> Procedure[bool]:
+    def _tell(self, member: Member, request: Request, rule: Rule, why: str) -> Procedure[bool]:
         """Have the Heartbeat of a member whose group has to be empty tell its client to join anew, if that is still
         right."""
         group = member.group
         # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
-        response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, call.request.version, call.request.message)
+        response: HeartbeatResponse = yield Call(ApiKey.HEARTBEAT, request.version, request.message)
         # Each that leaves makes those that are still classic rejoin; this one joins anew either way.
         if response.error_code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
@@ -166,5 +166,5 @@ class Upgrade:
         if is_stopped or self._rules.rule_for(group.group_id) is not rule:
             return False
         reason = f"told to join the new protocol, all at once: {why}"
-        request_rejoin(self._environment, self._events, group, call, reason)
+        request_rejoin(self._environment, self._events, group, request, reason)
         return True

@@ -5,7 +5,7 @@ members are translated nobody does, and at the step of 100 % nobody is counted. 
 have the broker asked who is in the group, now and then, until the last step has settled.
 """
 
-from translation.actions import ClientCall, Connection
+from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.registry import Registry
 from translation.members.procedure import Procedure, ProcedureQueue, UpstreamLost
@@ -17,22 +17,22 @@ WAVE_CHECK_EVERY_S = 10.0
 """How often the broker is asked about one group by one process."""
 
 
-def is_wave_check_due(moves: Moves, registry: Registry, call: ClientCall) -> bool:
+def is_wave_check_due(moves: Moves, registry: Registry, request: Request) -> bool:
     """Whether the broker is to be asked with this Heartbeat: its group is in a wave, and it is time for that."""
-    group_id: str = call.request.message.group_id
+    group_id: str = request.message.group_id
     rule = moves.rules.rule_for(group_id)
     if rule.wave is None or not moves.is_wave_check_due(group_id, rule):
         return False
-    member = registry.find(group_id, call.request.message.member_id)
-    return member is not None and member.joined and member.connection_id == call.connection.id
+    member = registry.find(group_id, request.message.member_id)
+    return member is not None and member.joined and member.connection_id == request.connection.id
 
 
-def check_wave(context: Context, call: ClientCall) -> None:
+def check_wave(context: Context, request: Request) -> None:
     """Have the broker asked."""
-    group_id: str = call.request.message.group_id
+    group_id: str = request.message.group_id
     context.moves.set_wave_check_at(group_id, context.now + WAVE_CHECK_EVERY_S)
-    steps = _check_wave(context, call.connection, group_id, context.rules.rule_for(group_id))
-    context.scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
+    steps = _check_wave(context, request.connection, group_id, context.rules.rule_for(group_id))
+    context.scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)
 
 
 def _check_wave(context: Context, connection: Connection, group_id: str, rule: Rule) -> Procedure[None]:

@@ -11,7 +11,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation.actions import ClientCall, ConnectWorker, EventKind, MemberProtocol
+from translation.actions import ConnectWorker, EventKind, MemberProtocol, Request
 from translation.members import rebalance_timeout
 from translation.members.member_state import MemberEvent, MemberState
 from translation.passthrough import connect_messages
@@ -43,17 +43,17 @@ class ClassicObserver:
             member.owned = reported_owned
             self._members.emit(EventKind.REVOKED, member, partitions=given_up)
 
-    def join_answered(self, now: float, call: ClientCall, response: JoinGroupResponse) -> None:
+    def join_answered(self, now: float, request: Request, response: JoinGroupResponse) -> None:
         """The broker answered a JoinGroup: the client has a generation now, or an error."""
-        message: JoinGroupRequest = call.request.message
+        message: JoinGroupRequest = request.message
         members = self._members
         if response.error_code != ErrorCode.NONE:
             if response.error_code != ErrorCode.MEMBER_ID_REQUIRED:
-                members.call_failed(call, response.error_code, "JoinGroup")
+                members.call_failed(request, response.error_code, "JoinGroup")
             return
         members.fence_predecessor(message.group_id, response.member_id, message.group_instance_id)
         protocol = _protocol_of(message.protocol_type)
-        member = members.get_or_add(call, response.member_id, protocol)
+        member = members.get_or_add(request, response.member_id, protocol)
         member.instance_id = message.group_instance_id
         member.session_timeout_ms = member.declared_session_timeout_ms = message.session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
@@ -66,19 +66,19 @@ class ClassicObserver:
         members.change(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
         members.emit(EventKind.JOINED, member, partitions=member.owned or NOTHING)
 
-    def sync_answered(self, now: float, call: ClientCall, response: SyncGroupResponse) -> None:
+    def sync_answered(self, now: float, request: Request, response: SyncGroupResponse) -> None:
         """The broker answered a SyncGroup: the client has its assignment now, or an error."""
-        message, members = call.request.message, self._members
+        message, members = request.message, self._members
         if response.error_code != ErrorCode.NONE:
-            members.call_failed(call, response.error_code, "SyncGroup")
+            members.call_failed(request, response.error_code, "SyncGroup")
             return
         member = members.by_id.get((message.group_id, message.member_id))
         if member is None:  # its JoinGroup went another way
-            member = self._first_seen(call, _protocol_of(message.protocol_type))
+            member = self._first_seen(request, _protocol_of(message.protocol_type))
             member.is_consumer = message.protocol_type in {None, CONSUMER}
             member.owned = None if member.protocol is MemberProtocol.CONNECT else NOTHING
             members.emit(EventKind.JOINED, member, reason="first seen at its SyncGroup")
-        member.connection_id = call.connection.id
+        member.connection_id = request.connection.id
         members.touch(member, now)
         assigned = self._assigned(member, response.assignment)
         added, to_revoke = (NOTHING, NOTHING) if assigned is None else member.assign(assigned)
@@ -90,19 +90,19 @@ class ClassicObserver:
             members.emit(EventKind.REVOKE_REQUESTED, member, partitions=to_revoke)
         members.change(member, MemberEvent.SYNC_ANSWERED, _synced(member))
 
-    def heartbeat_answered(self, now: float, call: ClientCall, response: HeartbeatResponse) -> None:
+    def heartbeat_answered(self, now: float, request: Request, response: HeartbeatResponse) -> None:
         """The broker answered a Heartbeat: the member is alive, has to join again, or is none any more."""
-        message, members, code = call.request.message, self._members, response.error_code
+        message, members, code = request.message, self._members, response.error_code
         if code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             if code in MEMBERSHIP_ERRORS:
-                members.call_failed(call, code, "Heartbeat")
+                members.call_failed(request, code, "Heartbeat")
             return
         member = members.by_id.get((message.group_id, message.member_id))
         if member is None:
-            member = self._first_seen(call)
+            member = self._first_seen(request)
             member.machine.handle(MemberEvent.FIRST_SEEN)
             members.emit(EventKind.ADOPTED, member, reason="first seen at its Heartbeat")
-        member.connection_id = call.connection.id
+        member.connection_id = request.connection.id
         members.touch(member, now)
         if code == ErrorCode.REBALANCE_IN_PROGRESS and member.state is MemberState.STABLE:
             members.change(member, MemberEvent.REBALANCE_ANNOUNCED, ErrorCode.REBALANCE_IN_PROGRESS.name)
@@ -143,11 +143,11 @@ class ClassicObserver:
         return None if member.owned is None else (member.owned - assigned.given_up) | assigned.taken_up
 
     def _first_seen(
-        self, call: ClientCall, protocol: MemberProtocol = MemberProtocol.CLASSIC
+        self, request: Request, protocol: MemberProtocol = MemberProtocol.CLASSIC
     ) -> ObservedMember:
         """Return a new member for the sender of a SyncGroup or a Heartbeat."""
-        message = call.request.message
-        member = self._members.get_or_add(call, message.member_id, protocol)
+        message = request.message
+        member = self._members.get_or_add(request, message.member_id, protocol)
         member.instance_id = message.group_instance_id
         member.generation = message.generation_id
         return member

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
-from translation.actions import ClientCall, Event, EventKind
+from translation.actions import Event, EventKind, Request
 from translation.partitions import TopicOffsets
 
 COMMITS: frozenset[int] = frozenset({int(ApiKey.OFFSET_COMMIT), int(ApiKey.TXN_OFFSET_COMMIT)})
@@ -51,14 +51,14 @@ class CommitWatch:
         """By group, member and error code: when it was reported."""
 
     def answered(
-        self, now: float, call: ClientCall, response: Any, protocol: str, name_of: Callable[[Uuid], str]
+        self, now: float, request: Request, response: Any, protocol: str, name_of: Callable[[Uuid], str]
     ) -> list[Event]:
         """A commit was answered with this response; return what is to be reported, in seconds of ``now``.
 
         ``protocol`` is how the member takes part, ``name_of`` the name of a topic, empty if it is not known. Offsets in
         a transaction count for nothing before it ends, which is not seen here: of those, only refusals are reported.
         """
-        message = call.request.message
+        message = request.message
         if max(len(message.group_id), len(message.member_id)) > _LONGEST_TEXT:
             return []
         codes = {
@@ -80,16 +80,16 @@ class CommitWatch:
                     refused.setdefault(code, []).append(((name, index), offset, known[0]))
                 elif (
                     name
-                    and call.request.api_key != _TXN_OFFSET_COMMIT
+                    and request.api_key != _TXN_OFFSET_COMMIT
                     and self._is_news(now, (message.group_id, name, index), offset)
                 ):
                     accepted.append(((name, index), offset, known[0]))
         events = [
-            _event(call, protocol, some, ErrorCode(code).name)
+            _event(request, protocol, some, ErrorCode(code).name)
             for code, some in refused.items()
             if self._may_report(now, (message.group_id, message.member_id, code))
         ]
-        return [*events, _event(call, protocol, accepted, "")] if accepted else events
+        return [*events, _event(request, protocol, accepted, "")] if accepted else events
 
     def _is_news(self, now: float, key: tuple[str, str, int], offset: int) -> bool:
         """Remember an accepted offset; return whether to report it."""
@@ -112,8 +112,8 @@ class CommitWatch:
         return True
 
 
-def _event(call: ClientCall, protocol: str, commits: Iterable[tuple[_Place, int, int]], reason: str) -> Event:
-    message = call.request.message
+def _event(request: Request, protocol: str, commits: Iterable[tuple[_Place, int, int]], reason: str) -> Event:
+    message = request.message
     by_topic: dict[str, list[tuple[int, int, int]]] = {}
     for (topic, index), offset, before in commits:
         by_topic.setdefault(topic, []).append((index, offset, before))
@@ -123,9 +123,9 @@ def _event(call: ClientCall, protocol: str, commits: Iterable[tuple[_Place, int,
         member_id=message.member_id,
         instance_id=message.group_instance_id,
         protocol=protocol,
-        client_id=call.request.client_id,
-        client_host=call.connection.client_host,
-        software=call.connection.software,
+        client_id=request.client_id,
+        client_host=request.connection.client_host,
+        software=request.connection.software,
         generation=message.generation_id_or_member_epoch,
         reason=reason,
         commits=tuple(

@@ -25,7 +25,7 @@ from protocol_codecs.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from translation.actions import ClientCall, EventKind, MemberProtocol
+from translation.actions import EventKind, MemberProtocol, Request
 from translation.members.member_state import MemberEvent, MemberState
 from translation.passthrough.observed_member import ObservedMember
 from translation.passthrough.observed_members import ObservedMembers
@@ -70,11 +70,11 @@ class HeartbeatObserver(ABC):
                 member, MemberEvent.REVOCATION_ACKNOWLEDGED, "everything asked back was given up"
             )
 
-    def heartbeat_answered(self, now: float, call: ClientCall, response: Any) -> None:
+    def heartbeat_answered(self, now: float, request: Request, response: Any) -> None:
         """The broker answered a heartbeat: with an epoch, perhaps an assignment, or an error."""
-        message, members = call.request.message, self._members
+        message, members = request.message, self._members
         if response.error_code != ErrorCode.NONE:
-            members.call_failed(call, response.error_code, self.api_name)
+            members.call_failed(request, response.error_code, self.api_name)
             return
         member_id = response.member_id or message.member_id
         member = members.by_id.get((message.group_id, member_id))
@@ -86,8 +86,8 @@ class HeartbeatObserver(ABC):
             return
         self._subscribed(message, member_id)
         if member is None or message.member_epoch == 0:
-            member = self._new_member(call, member_id, response.member_epoch)
-        member.connection_id = call.connection.id
+            member = self._new_member(request, member_id, response.member_epoch)
+        member.connection_id = request.connection.id
         members.touch(member, now)
         epoch_moved = member.member_epoch != response.member_epoch
         member.member_epoch = member.generation = response.member_epoch
@@ -97,11 +97,11 @@ class HeartbeatObserver(ABC):
         elif epoch_moved:
             members.emit(EventKind.EPOCH_MOVED, member)
 
-    def _new_member(self, call: ClientCall, member_id: str, epoch: int) -> ObservedMember:
-        message, members = call.request.message, self._members
+    def _new_member(self, request: Request, member_id: str, epoch: int) -> ObservedMember:
+        message, members = request.message, self._members
         instance_id = getattr(message, "instance_id", None)
         members.fence_predecessor(message.group_id, member_id, instance_id)
-        member = members.get_or_add(call, member_id, self.protocol)
+        member = members.get_or_add(request, member_id, self.protocol)
         member.instance_id = instance_id
         member.rebalance_timeout_ms = getattr(message, "rebalance_timeout_ms", -1)
         member.member_epoch = member.generation = epoch

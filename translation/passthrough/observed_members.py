@@ -4,7 +4,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from protocol_codecs import ErrorCode, Uuid
-from translation.actions import ClientCall, Event, EventKind, MemberProtocol
+from translation.actions import Event, EventKind, MemberProtocol, Request
 from translation.members.member_state import MemberEvent, MemberState
 from translation.passthrough.observed_member import ObservedMember
 from translation.passthrough.observed_partitions import NOTHING, Owned, to_topic_partitions
@@ -43,21 +43,21 @@ class ObservedMembers:
         self._limit = limit
         self._events: list[Event] = []
 
-    def get_or_add(self, call: ClientCall, member_id: str, protocol: MemberProtocol) -> ObservedMember:
+    def get_or_add(self, request: Request, member_id: str, protocol: MemberProtocol) -> ObservedMember:
         """Return the member, a new one if it is unknown or has another protocol now, with its client as of this call.
 
         Beyond the limits a new one is not remembered.
         """
-        key = (call.request.message.group_id, member_id)
+        key = (request.message.group_id, member_id)
         member = self.by_id.get(key)
         if member is None or member.protocol is not protocol:
             member = ObservedMember(group_id=key[0], member_id=member_id, protocol=protocol)
-            if len(self.by_id) < self._limit and not _is_long(call, member_id):
+            if len(self.by_id) < self._limit and not _is_long(request, member_id):
                 self.by_id[key] = member
-        member.connection_id = call.connection.id
-        member.client_id = call.request.client_id
-        member.client_host = call.connection.client_host
-        member.software = call.connection.software
+        member.connection_id = request.connection.id
+        member.client_id = request.client_id
+        member.client_host = request.connection.client_host
+        member.software = request.connection.software
         return member
 
     def touch(self, member: ObservedMember, now: float) -> None:
@@ -103,14 +103,14 @@ class ObservedMembers:
         if before is not None and before.member_id != member_id:
             self.end(before, EventKind.FENCED, "replaced by a member with the same instance id")
 
-    def call_failed(self, call: ClientCall, code: int, api_name: str) -> None:
+    def call_failed(self, request: Request, code: int, api_name: str) -> None:
         """The broker answered a call in the name of a member with an error.
 
         It says something of the member only on the connection on which the broker has accepted calls of that member:
         anybody can send a call in its name.
         """
-        member = self.by_id.get((call.request.message.group_id, call.request.message.member_id))
-        if member is None or member.connection_id != call.connection.id:
+        member = self.by_id.get((request.message.group_id, request.message.member_id))
+        if member is None or member.connection_id != request.connection.id:
             return
         name = ErrorCode(code).name
         if code in _ENDS_MEMBERSHIP:
@@ -177,9 +177,9 @@ class ObservedMembers:
         return events
 
 
-def _is_long(call: ClientCall, member_id: str) -> bool:
+def _is_long(request: Request, member_id: str) -> bool:
     """Whether a client makes up texts longer than real clients need."""
-    message: Any = call.request.message
+    message: Any = request.message
     instance_id = getattr(message, "group_instance_id", None) or getattr(message, "instance_id", None)
-    texts = (message.group_id, member_id, instance_id, call.request.client_id, call.connection.software)
+    texts = (message.group_id, member_id, instance_id, request.client_id, request.connection.software)
     return any(len(text) > _LONGEST_TEXT for text in texts if text)

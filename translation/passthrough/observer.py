@@ -11,7 +11,7 @@ from typing import Any
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
-from translation.actions import ClientCall, ConnectionId, Event, EventKind, Request
+from translation.actions import ConnectionId, Event, EventKind, Request
 from translation.passthrough.classic_observer import ClassicObserver
 from translation.passthrough.commits import COMMITS
 from translation.passthrough.heartbeat_observer import (
@@ -73,21 +73,21 @@ class Observer:
                 observer.heartbeat_forwarded(member, request.message)
         return self._members.take_events()
 
-    def response_received(self, now: float, call: ClientCall, response: Any) -> list[Event]:
+    def response_received(self, now: float, request: Request, response: Any) -> list[Event]:
         """The broker answered a request that was forwarded."""
-        observer = self._heartbeats.get(call.request.api_key)
+        observer = self._heartbeats.get(request.api_key)
         if observer is not None:
-            observer.heartbeat_answered(now, call, response)
+            observer.heartbeat_answered(now, request, response)
             return self._members.take_events()
-        match call.request.api_key:
+        match request.api_key:
             case ApiKey.JOIN_GROUP:
-                self._classic.join_answered(now, call, response)
+                self._classic.join_answered(now, request, response)
             case ApiKey.SYNC_GROUP:
-                self._classic.sync_answered(now, call, response)
+                self._classic.sync_answered(now, request, response)
             case ApiKey.HEARTBEAT:
-                self._classic.heartbeat_answered(now, call, response)
+                self._classic.heartbeat_answered(now, request, response)
             case ApiKey.LEAVE_GROUP:
-                self._classic.leave_answered(call.request.message, response)
+                self._classic.leave_answered(request.message, response)
         return self._members.take_events()
 
     def kept_alive(self, now: float, connection_id: ConnectionId, message: HeartbeatRequest) -> bool:

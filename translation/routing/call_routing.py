@@ -29,7 +29,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation.actions import ClientCall, Request
+from translation.actions import Call, Request
 from translation.admission import authorization
 from translation.admission.guarded_joins import route_member_heartbeat
 from translation.admission.serving import MemberServing
@@ -46,7 +46,7 @@ from translation.joining.adoption import Adoption
 from translation.members import session_timeout
 from translation.members.environment import Environment
 from translation.members.member import Member
-from translation.members.procedure import Procedure, ProcedureQueue, Send
+from translation.members.procedure import Procedure, ProcedureQueue
 from translation.membership import static_members
 from translation.moving import held_return
 from translation.moving.downgrade import Downgrade
@@ -89,7 +89,7 @@ class CallRouting:
         self._serving = MemberServing(context)
         self._context = context
         member_heartbeat = partial(route_member_heartbeat, context)
-        self._routes: Mapping[int, Callable[[ClientCall], None]] = {
+        self._routes: Mapping[int, Callable[[Request], None]] = {
             ApiKey.JOIN_GROUP: JoinRouting(context).route_join_group,
             ApiKey.HEARTBEAT: self._route_heartbeat,
             ApiKey.SYNC_GROUP: self._route_sync_group,
@@ -103,36 +103,36 @@ class CallRouting:
             ApiKey.STREAMS_GROUP_HEARTBEAT: member_heartbeat,
         }
 
-    def route(self, call: ClientCall) -> None:
+    def route(self, request: Request) -> None:
         """Send a group request its way; requests of other APIs are relayed."""
         router = self._router
-        if router is not None and router.route(call, self.route):
+        if router is not None and router.route(request, self.route):
             return
-        route_request = self._routes.get(call.request.api_key)
+        route_request = self._routes.get(request.api_key)
         if route_request is None:
-            self._connections.forward(call.request)
+            self._connections.forward(request)
         else:
-            route_request(call)
+            route_request(request)
 
-    def predict_heartbeat(self, call: ClientCall) -> PredictedHeartbeat | None:
+    def predict_heartbeat(self, request: Request) -> PredictedHeartbeat | None:
         """The short way of a Heartbeat that brings nothing new, as nearly all do; None for any other."""
-        message: HeartbeatRequest = call.request.message
+        message: HeartbeatRequest = request.message
         member = self._registry.find(message.group_id, message.member_id)
-        if member is None or not is_predictable(self._context, member, call.connection, message):
+        if member is None or not is_predictable(self._context, member, request.connection, message):
             return None
-        return PredictedHeartbeat(self._context, self._heartbeats, member, call)
+        return PredictedHeartbeat(self._context, self._heartbeats, member, request)
 
     # -- Heartbeat, SyncGroup, OffsetCommit, TxnOffsetCommit -------------------------------------------------
 
-    def _route_heartbeat(self, call: ClientCall, *, authorized: bool = False) -> None:
-        predicted = self.predict_heartbeat(call)
+    def _route_heartbeat(self, request: Request, *, authorized: bool = False) -> None:
+        predicted = self.predict_heartbeat(request)
         if predicted is not None:
             predicted.begin()
             return
-        if self._is_relayed_held(call):
+        if self._is_relayed_held(request):
             return
         self._route_member_call(
-            call,
+            request,
             translate=self._heartbeats.heartbeat,
             refusal=lambda code: HeartbeatResponse(error_code=code),
             route_again=self._route_heartbeat,
@@ -140,9 +140,9 @@ class CallRouting:
             claims=True,
         )
 
-    def _route_sync_group(self, call: ClientCall, *, authorized: bool = False) -> None:
+    def _route_sync_group(self, request: Request, *, authorized: bool = False) -> None:
         self._route_member_call(
-            call,
+            request,
             translate=self._sync_groups.sync,
             refusal=lambda code: SyncGroupResponse(error_code=code),
             route_again=self._route_sync_group,
@@ -150,39 +150,39 @@ class CallRouting:
             claims=True,
         )
 
-    def _route_commit(self, call: ClientCall, *, authorized: bool = False) -> None:
+    def _route_commit(self, request: Request, *, authorized: bool = False) -> None:
         """Route a commit. One without a member id belongs to no member: an admin's, or a client's that assigns by
         hand."""
-        message = call.request.message
-        if self._is_relayed_held(call):
+        message = request.message
+        if self._is_relayed_held(request):
             return
-        self._classic_members.commits(message.group_id, call)
+        self._classic_members.commits(message.group_id, request)
         if not message.member_id or self._relayed_calls.is_of_native(message.group_id, message.member_id):
-            self._connections.forward(call.request)
+            self._connections.forward(request)
             return
         self._route_member_call(
-            call,
+            request,
             translate=self._offset_commits.commit,
-            refusal=lambda code: commit_messages.refused(call.request, code),
+            refusal=lambda code: commit_messages.refused(request, code),
             route_again=self._route_commit,
             authorized=authorized,
             claims=False,
         )
 
-    def _is_relayed_held(self, call: ClientCall) -> bool:
+    def _is_relayed_held(self, request: Request) -> bool:
         """Relay a Heartbeat or a commit if its client's JoinGroup is held on the way back; the broker answers it."""
-        message = held_return.with_generation_of_broker(self._registry, call.request)
+        message = held_return.with_generation_of_broker(self._registry, request)
         if message is None:
             return False
-        steps = held_return.relay_held(self._connections, call.request, message)
-        self._scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
+        steps = held_return.relay_held(self._connections, request, message)
+        self._scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)
         return True
 
     def _route_member_call(
         self,
-        call: ClientCall,
+        request: Request,
         *,
-        translate: Callable[[Member, ClientCall], Procedure[None]],
+        translate: Callable[[Member, Request], Procedure[None]],
         refusal: Callable[[ErrorCode], Any],
         route_again: Callable[..., None],
         authorized: bool,
@@ -194,7 +194,6 @@ class CallRouting:
         the broker has said that the sender may act in the group. ``claims``: the call shows that its client is here, so
         its member is to be served here (:mod:`translation.admission.serving`).
         """
-        request = call.request
         message = request.message
         group_id, member_id = message.group_id, message.member_id
 
@@ -202,43 +201,42 @@ class CallRouting:
             self._connections.answer(request, refusal(code))
 
         if self._relayed_calls.is_relayed(group_id, member_id):
-            self._uses(call.connection.id, group_id)
+            self._uses(request.connection.id, group_id)
             if (
                 self._unowned.leaders_to_ask
                 and request.api_key == ApiKey.HEARTBEAT
                 and self._unowned.is_to_rejoin(group_id, member_id)
             ):
-                self._mending.ask_leader_to_rejoin(call)
-            elif self._is_of_unknown(call):
-                self._relay_or_adopt(call, translate, refuse, claims=claims)
+                self._mending.ask_leader_to_rejoin(request)
+            elif self._is_of_unknown(request):
+                self._relay_or_adopt(request, translate, refuse, claims=claims)
             else:
                 self._connections.forward(request)
             return
         known = self._registry.find(group_id, member_id)
-        proceed = partial(route_again, call, authorized=True)
-        if not authorized and not authorization.is_authorized(self._context, call, known, proceed):
+        proceed = partial(route_again, request, authorized=True)
+        if not authorized and not authorization.is_authorized(self._context, request, known, proceed):
             return
-        go_on = partial(self._translate_or_refuse, call, translate, refuse)
-        if claims and not self._serving.is_served_here(call, member_id, go_on, refuse):
+        go_on = partial(self._translate_or_refuse, request, translate, refuse)
+        if claims and not self._serving.is_served_here(request, member_id, go_on, refuse):
             return
         go_on(None)
 
-    def _is_of_unknown(self, call: ClientCall) -> bool:
+    def _is_of_unknown(self, request: Request) -> bool:
         """Whether this is a call that brokers take from classic members only, and its member may be of the new
         protocol."""
-        request = call.request
         message = request.message
         is_commit = request.api_key == ApiKey.OFFSET_COMMIT and request.version in _FOR_CLASSIC_MEMBERS
         return (
             (is_commit or request.api_key == ApiKey.HEARTBEAT)
-            and heartbeat_version(call.connection) is not None
+            and heartbeat_version(request.connection) is not None
             and self._relayed_calls.may_be_translated_still(message.group_id, message.member_id)
         )
 
     def _relay_or_adopt(
         self,
-        call: ClientCall,
-        translate: Callable[[Member, ClientCall], Procedure[None]],
+        request: Request,
+        translate: Callable[[Member, Request], Procedure[None]],
         refuse: Callable[[ErrorCode], None],
         *,
         claims: bool,
@@ -249,40 +247,38 @@ class CallRouting:
         Before the broker has answered nothing is known of the member: it looks at the sender's right to the group
         first.
         """
-        request = call.request
         group_id, member_id = request.message.group_id, request.message.member_id
         is_heartbeat = request.api_key == ApiKey.HEARTBEAT
 
         def adopt(found: Found | None) -> None:
             member = self._registry.member(group_id, member_id)
-            go_on = partial(translate, member, call)
-            self._translate_or_adopt(member, call, go_on, refuse, found)
+            go_on = partial(translate, member, request)
+            self._translate_or_adopt(member, request, go_on, refuse, found)
 
         def steps() -> Procedure[None]:
-            response = yield Send(request.api_key, request.version, request.message)
+            response = yield Call(request.api_key, request.version, request.message)
             codes = {response.error_code} if is_heartbeat else codes_of(response)
             if (ErrorCode.UNKNOWN_MEMBER_ID if is_heartbeat else ErrorCode.UNSUPPORTED_VERSION) in codes:
-                if not claims or self._serving.is_served_here(call, member_id, adopt, refuse):
+                if not claims or self._serving.is_served_here(request, member_id, adopt, refuse):
                     adopt(None)
                 return
             if codes == {ErrorCode.NONE}:
                 self._registry.relay(self._registry.group(group_id), member_id)
             if is_heartbeat:
-                self._relayed_responses.observe_response(call, response)
+                self._relayed_responses.observe_response(request, response)
             self._connections.answer(request, response)
 
-        self._scheduler.start(steps(), ProcedureQueue(), call.connection.id, request.client_id)
+        self._scheduler.start(steps(), ProcedureQueue(), request.connection.id, request.client_id)
 
     def _translate_or_refuse(
         self,
-        call: ClientCall,
-        translate: Callable[[Member, ClientCall], Procedure[None]],
+        request: Request,
+        translate: Callable[[Member, Request], Procedure[None]],
         refuse: Callable[[ErrorCode], None],
         found: Found | None,
     ) -> None:
         """Go on with a call that may be served here; ``found`` is what the broker has said of a member that it has
         not."""
-        request = call.request
         message = request.message
         group_id, member_id = message.group_id, message.member_id
         if self._relayed_calls.is_relayed(group_id, member_id):  # since a moment ago
@@ -298,19 +294,18 @@ class CallRouting:
             refuse(code)
         else:
             member = self._registry.member(group_id, member_id)
-            steps = partial(translate, member, call)
-            self._translate_or_adopt(member, call, steps, refuse, found)
+            steps = partial(translate, member, request)
+            self._translate_or_adopt(member, request, steps, refuse, found)
 
     def _translate_or_adopt(
         self,
         member: Member,
-        call: ClientCall,
+        request: Request,
         translate: Callable[[], Procedure[None]],
         refuse: Callable[[ErrorCode], None],
         found: Found | None,
     ) -> None:
         """Start the procedure of a call; if the member is unknown here, ask the broker about it first."""
-        request = call.request
         if member.joined or (self._member_log.log is not None and request.api_key in _COMMITS):
             if member.deadlines.session_deadline < math.inf:
                 # Alive now, however long the call has to wait for its turn.
@@ -320,8 +315,8 @@ class CallRouting:
         else:
             beside = False
             rule = self._rules.rule_for(member.group.group_id)
-            steps = self._adoption.adopt_then(member, call, rule, translate, refuse, found)
-        self._scheduler.start(steps, member.queue, call.connection.id, request.client_id, beside=beside)
+            steps = self._adoption.adopt_then(member, request, rule, translate, refuse, found)
+        self._scheduler.start(steps, member.queue, request.connection.id, request.client_id, beside=beside)
 
     def _commit_in_its_turn(
         self, request: Request, translate: Callable[[], Procedure[None]]
@@ -341,30 +336,29 @@ class CallRouting:
 
     # -- LeaveGroup, OffsetFetch, DescribeGroups -------------------------------------------------------------
 
-    def _route_leave_group(self, call: ClientCall, *, authorized: bool = False) -> None:
+    def _route_leave_group(self, request: Request, *, authorized: bool = False) -> None:
         """Route a LeaveGroup; one that names no member that is known here is relayed."""
-        message: LeaveGroupRequest = call.request.message
+        message: LeaveGroupRequest = request.message
         members = [
             member for member in leave_group.named_members(self._registry, message) if member is not None
         ]
         if not members:
-            self._connections.forward(call.request)  # brokers deal with it for members of either protocol
+            self._connections.forward(request)  # brokers deal with it for members of either protocol
             return
-        proceed = partial(self._route_leave_group, call, authorized=True)
-        if not authorized and not authorization.is_authorized(self._context, call, members[0], proceed):
+        proceed = partial(self._route_leave_group, request, authorized=True)
+        if not authorized and not authorization.is_authorized(self._context, request, members[0], proceed):
             return
         queue = members[0].queue if len(members) == 1 else ProcedureQueue()
-        steps = self._leave_groups.leave_group(call)
-        self._scheduler.start(steps, queue, call.connection.id, call.request.client_id)
+        steps = self._leave_groups.leave_group(request)
+        self._scheduler.start(steps, queue, request.connection.id, request.client_id)
 
-    def _route_offset_fetch(self, call: ClientCall) -> None:
+    def _route_offset_fetch(self, request: Request) -> None:
         """Route an OffsetFetch: relayed, unless a classic client of a translated group needs another answer."""
-        request = call.request
         message: OffsetFetchRequest = request.message
         if request.version in offset_fetch.OF_ONE_GROUP_WITH_AN_ERROR:
             if self._rules.rule_for(message.group_id).mode is Mode.TRANSLATE:
                 steps = offset_fetch.with_errors_of_partitions(self._connections, request)
-                self._scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
+                self._scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)
             else:
                 self._connections.forward(request)
             return
@@ -377,10 +371,10 @@ class CallRouting:
         )
         if offset_fetch.names_a_member(message, translated):
             steps = offset_fetch.without_members(self._connections, request, translated)
-            self._scheduler.start(steps, ProcedureQueue(), call.connection.id, request.client_id)
+            self._scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)
         else:
             self._connections.forward(request)
 
-    def _route_describe_groups(self, call: ClientCall) -> None:
-        steps = describe_groups(self._connections, self._registry, call)
-        self._scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
+    def _route_describe_groups(self, request: Request) -> None:
+        steps = describe_groups(self._connections, self._registry, request)
+        self._scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)

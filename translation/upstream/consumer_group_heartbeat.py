@@ -17,7 +17,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseAssignment,
 )
-from translation.actions import Connection, EventKind
+from translation.actions import Call, Connection, EventKind
 from translation.engine.context import Context, replaced
 from translation.engine.member_log_view import MemberLogView
 from translation.engine.reach import Reach
@@ -25,7 +25,7 @@ from translation.members import rebalance_timeout
 from translation.members.environment import Environment
 from translation.members.member import Member
 from translation.members.member_state import MemberState
-from translation.members.procedure import Procedure, Send, UpstreamLost
+from translation.members.procedure import Procedure, UpstreamLost
 from translation.partitions import NONE, Partitions, from_topics, to_topics
 from translation.upstream.assignor_vote import assignor_in_full, changed_assignor
 from translation.upstream.metadata_lookup import lookup_topics
@@ -76,9 +76,9 @@ def send_heartbeat(
     return check_incarnation(member, membership, request, response)
 
 
-def to_send(request: ConsumerGroupHeartbeatRequest) -> Send:
+def to_send(request: ConsumerGroupHeartbeatRequest) -> Call:
     """The request as a procedure yields it."""
-    return Send(_HEARTBEAT, HEARTBEAT_VERSION, request)
+    return Call(_HEARTBEAT, HEARTBEAT_VERSION, request)
 
 
 def mark_reply_lost(member: Member, membership: int) -> None:

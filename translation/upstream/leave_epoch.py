@@ -22,9 +22,10 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from translation.actions import Call
 from translation.members.environment import Environment
 from translation.members.member import Group, Member
-from translation.members.procedure import Procedure, Send, Wait
+from translation.members.procedure import Procedure, Wait
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION, HeartbeatProcedure
 
 LEAVE_EPOCH = -1
@@ -67,7 +68,7 @@ def leave_dead(group_id: str, member_id: str) -> HeartbeatProcedure:
     """Leave the group for good on behalf of a dead member id, whoever served it; without the instance id, which it may
     have lost to another."""
     request = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=LEAVE_EPOCH)
-    response: ConsumerGroupHeartbeatResponse = yield Send(
+    response: ConsumerGroupHeartbeatResponse = yield Call(
         ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, request
     )
     return response
@@ -80,7 +81,7 @@ def _send(member: Member, member_id: str, epoch: int) -> HeartbeatProcedure:
         member_epoch=epoch,
         instance_id=member.client.instance_id,
     )
-    response: ConsumerGroupHeartbeatResponse = yield Send(
+    response: ConsumerGroupHeartbeatResponse = yield Call(
         ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, request
     )
     return response

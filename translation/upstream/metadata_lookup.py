@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from translation.actions import Call
 from translation.members.environment import Environment
-from translation.members.procedure import Procedure, Send
+from translation.members.procedure import Procedure
 from translation.partitions import Partitions
 
 _BY_TOPIC_ID = 12
@@ -32,7 +33,7 @@ def learn_topic_names(
         topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(unknown)),
         allow_auto_topic_creation=False,
     )
-    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    response: MetadataResponse = yield Call(ApiKey.METADATA, _BY_TOPIC_ID, request)
     _keep_names(
         environment, topic_names, ((topic.topic_id, topic.name) for topic in response.topics if topic.name)
     )
@@ -46,7 +47,7 @@ def lookup_topics(
         topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
         allow_auto_topic_creation=False,
     )
-    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    response: MetadataResponse = yield Call(ApiKey.METADATA, _BY_TOPIC_ID, request)
     found = {
         topic.name: topic.topic_id
         for topic in response.topics
@@ -70,7 +71,7 @@ def lookup_sizes(topics: frozenset[str]) -> Procedure[dict[str, int]]:
         topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
         allow_auto_topic_creation=False,
     )
-    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    response: MetadataResponse = yield Call(ApiKey.METADATA, _BY_TOPIC_ID, request)
     sizes = {
         topic.name: len(topic.partitions)
         for topic in response.topics

@@ -16,7 +16,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import ClientCall, EventKind
+from translation.actions import EventKind, Request
 from translation.engine.classic_members import ClassicMember
 from translation.engine.context import Context
 from translation.error_mapping import MOVED_AWAY
@@ -51,10 +51,10 @@ class RelayedResponses:
         self._memberships = context.memberships
         self._uses = context.uses
 
-    def observe_response(self, call: ClientCall, response: Any) -> None:
+    def observe_response(self, request: Request, response: Any) -> None:
         """Learn from the response to a relayed JoinGroup, SyncGroup or LeaveGroup, or to a heartbeat of any
         protocol."""
-        connection, request = call.connection, call.request
+        connection = request.connection
         if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             self._authorized_groups.withdraw(connection.id, request.message.group_id)
         elif response.error_code in MOVED_AWAY:
@@ -70,7 +70,7 @@ class RelayedResponses:
         self._uses(connection.id, request.message.group_id)
         match request.api_key:
             case ApiKey.JOIN_GROUP:
-                self._joined_classic(call, response)
+                self._joined_classic(request, response)
             case ApiKey.SYNC_GROUP:
                 self._ids.has_joined_classic(request.message.member_id)
                 self._assigned(request.message, response)
@@ -79,14 +79,14 @@ class RelayedResponses:
             case ApiKey.CONSUMER_GROUP_HEARTBEAT:
                 self._heard_native(request.message, response)
 
-    def _joined_classic(self, call: ClientCall, response: JoinGroupResponse) -> None:
+    def _joined_classic(self, request: Request, response: JoinGroupResponse) -> None:
         """Relay the calls of a client that can't be translated and has joined a group that is to be translated.
 
         Those of the whole group are relayed too, unless other clients of it are translated.
         """
-        message: JoinGroupRequest = call.request.message
+        message: JoinGroupRequest = request.message
         if response.error_code == ErrorCode.NONE:
-            self.learn_join(call, response)
+            self.learn_join(request, response)
         reason = why_not_translated(message, self._rules.policy, self._rules.rule_for(message.group_id))
         if reason is None or self._rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
             return
@@ -96,10 +96,10 @@ class RelayedResponses:
         if not any(member.joined for member in group.members.values()):
             group.migration.relay_until_join()
 
-    def learn_join(self, call: ClientCall, response: JoinGroupResponse) -> None:
+    def learn_join(self, request: Request, response: JoinGroupResponse) -> None:
         """Remember a classic member, from a JoinGroup's answer without an error; and the leader of a group that may
         have to be mended."""
-        message: JoinGroupRequest = call.request.message
+        message: JoinGroupRequest = request.message
         group_id = message.group_id
         self._natives.discard(group_id, response.member_id)  # whatever it was before
         metadata = {protocol.name: protocol.metadata for protocol in message.protocols}
@@ -108,9 +108,9 @@ class RelayedResponses:
             member = ClassicMember(
                 member_id=response.member_id,
                 instance_id=message.group_instance_id or None,
-                client_id=call.request.client_id,
-                client_host=call.connection.client_host,
-                joined_on=call.connection.id,
+                client_id=request.client_id,
+                client_host=request.connection.client_host,
+                joined_on=request.connection.id,
                 protocol_type=message.protocol_type,
                 protocol_name=protocol_name,
                 offered=tuple(metadata),

@@ -33,7 +33,7 @@ def plain_response(correlation_id: int, size: int = 4) -> bytes:
 
 def a_call(call_id: int = 1) -> Call:
     message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
-    return Call(HERE, CallId(call_id), int(ApiKey.CONSUMER_GROUP_HEARTBEAT), 1, "a-client", message)
+    return Call(int(ApiKey.CONSUMER_GROUP_HEARTBEAT), 1, message, "a-client", HERE, CallId(call_id))
 
 
 def bug() -> list[Action]:

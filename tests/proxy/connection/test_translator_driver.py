@@ -35,7 +35,6 @@ from translation.actions import (
     Answer,
     Authorized,
     Call,
-    ClientCall,
     Connection,
     ConnectionId,
     Event,
@@ -68,8 +67,8 @@ class Shell:
 
 def heard(driver: TranslatorDriver, shell: Any, number: int, group_id: str = "g") -> None:
     message = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
-    request = Request(RequestId(number), ApiKey.HEARTBEAT, 3, "c", message)
-    driver.request(shell, ClientCall(Connection(ConnectionId(number), "host", {}), request))
+    connection = Connection(ConnectionId(number), "host", {})
+    driver.request(shell, Request(RequestId(number), connection, ApiKey.HEARTBEAT, 3, "c", message))
 
 
 def ask(driver: TranslatorDriver, group_id: str = "g") -> bool:
@@ -100,7 +99,10 @@ async def test_a_client_that_names_groups_without_end_fills_no_memory():
     assert ask(driver), "others are not concerned"
 
 
-async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_not_with_its_answer():
+@pytest.mark.parametrize("client_gone", [False, True])
+async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_not_with_its_answer(
+    client_gone,
+):
     """Else another member would be seen to get a partition that this one still seems to own."""
     translator, events = Scripted(), list[Event]()
     driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
@@ -112,11 +114,15 @@ async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_no
         (1, ApiKey.JOIN_GROUP, join, JoinGroupResponse(member_id="m", generation_id=1)),
         (2, ApiKey.SYNC_GROUP, SyncGroupRequest(group_id="g", member_id="m", generation_id=1), handed),
     ):
-        driver.call_relayed(shell, connection, Request(RequestId(number), key, 5, "c", message), response)
+        driver.call_relayed(shell, Request(RequestId(number), connection, key, 5, "c", message), response)
     assert [one.partitions for one in events[-1].owned] == [(0, 1)]
 
-    translator.on_request = lambda request: [Authorized(request)]
-    driver.request(shell, ClientCall(connection, Request(RequestId(3), ApiKey.JOIN_GROUP, 5, "c", join)))
+    authorized = [Authorized(RequestId(3))]
+    translator.on_request = lambda _: [] if client_gone else authorized
+    translator.on_client_disconnected = lambda _: authorized
+    driver.request(shell, Request(RequestId(3), connection, ApiKey.JOIN_GROUP, 5, "c", join))
+    if client_gone:
+        driver.client_disconnected(connection.id)
     assert events[-1].kind is EventKind.REVOKED
     assert events[-1].owned == ()
 
@@ -128,10 +134,10 @@ async def test_a_joingroup_that_the_translation_relays_is_observed_with_its_sess
     driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
     shell, connection = Shell(), Connection(ConnectionId(1), "host", {})
     join = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer", session_timeout_ms=6_000)
-    request = Request(RequestId(1), ApiKey.JOIN_GROUP, 5, "c", join)
+    request = Request(RequestId(1), connection, ApiKey.JOIN_GROUP, 5, "c", join)
     answer = JoinGroupResponse(member_id="m", generation_id=1)
-    translator.on_request = lambda _request: [Relayed(ClientCall(connection, request), answer)]
-    driver.request(shell, ClientCall(connection, request))
+    translator.on_request = lambda _request: [Relayed(request, answer)]
+    driver.request(shell, request)
     assert (events[-1].kind, events[-1].member_id, events[-1].session_timeout_ms) == (
         EventKind.JOINED,
         "m",
@@ -175,11 +181,11 @@ async def test_a_commit_is_reported_whoever_answers_it(answers, protocol):
     response = commit_answered(ErrorCode.NONE)
     act = (lambda request: [Answer(request.id, response)]) if answers else lambda one: [Forward(one.id)]
     translator.on_request = act
-    request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
-    driver.request(shell, ClientCall(connection, request))
+    request = Request(RequestId(1), connection, ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
+    driver.request(shell, request)
     assert len(events) == answers
     if not answers:
-        driver.call_relayed(shell, connection, request, response)
+        driver.call_relayed(shell, request, response)
     (event,) = events
     assert (event.kind, event.protocol, event.reason) == (EventKind.COMMITTED, protocol, "")
 
@@ -197,8 +203,9 @@ async def test_refused_commits_of_strangers_are_not_reported(code, accepted_befo
     translator, events = Scripted(), list[Event]()
     translator.is_authorized = lambda *_: accepted_before
     driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
-    request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
-    driver.call_relayed(Shell(), Connection(ConnectionId(1), "host", {}), request, commit_answered(code))
+    connection = Connection(ConnectionId(1), "host", {})
+    request = Request(RequestId(1), connection, ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
+    driver.call_relayed(Shell(), request, commit_answered(code))
     assert bool(events) is reported
 
 
@@ -217,23 +224,24 @@ async def test_a_commit_is_reported_if_the_broker_has_accepted_a_part_of_it():
         partitions=(OffsetCommitResponsePartition(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),),
     )
     response = OffsetCommitResponse(topics=(*commit_answered(ErrorCode.NONE).topics, refused))
-    request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", commit)
-    driver.call_relayed(Shell(), connection, request, response)
+    request = Request(RequestId(1), connection, ApiKey.OFFSET_COMMIT, 8, "c", commit)
+    driver.call_relayed(Shell(), request, response)
     assert {event.reason: event.commits[0].topic for event in events} == {
         "": "t",
         "UNKNOWN_TOPIC_OR_PARTITION": "nobody",
     }
 
 
-async def test_a_commit_whose_client_has_gone_is_forgotten():
+async def test_a_request_whose_client_has_gone_is_forgotten_with_its_connection():
     driver = TranslatorDriver(Scripted(), RequestMetrics(Metrics()), lambda _: None)
     driver._translator.on_request = lambda *_: []
     connection = Connection(ConnectionId(1), "host", {})
-    request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
-    driver.request(Shell(), ClientCall(connection, request))
-    assert driver._commits
+    request = Request(RequestId(1), connection, ApiKey.OFFSET_COMMIT, 8, "c", COMMIT)
+    driver.request(Shell(), request)
+    assert driver._requests
     driver.client_disconnected(connection.id)
-    assert not driver._commits
+    driver.forget(connection.id)
+    assert not driver._requests
 
 
 @pytest.mark.parametrize("is_translated", [True, False])
@@ -260,7 +268,7 @@ async def test_a_connection_that_carried_a_single_heartbeat_is_counted_when_it_e
     if not is_translated:
         message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
         driver.call_relayed(
-            shell, connection, Request(RequestId(1), ApiKey.HEARTBEAT, 3, "c", message), response
+            shell, Request(RequestId(1), connection, ApiKey.HEARTBEAT, 3, "c", message), response
         )
     driver.client_disconnected(connection.id)
     assert ended == [frozenset({"g"})]
@@ -276,8 +284,9 @@ async def test_a_heartbeat_that_the_broker_refuses_is_no_members_and_leaves_noth
         translator.on_request = lambda *_, acts=acts: acts
         heard(driver, Shell(), number)
         driver.client_disconnected(ConnectionId(number))
+        driver.forget(ConnectionId(number))
     assert ended == []
-    assert driver._first_heartbeats == {}
+    assert driver._first_heartbeats == set()
 
 
 @pytest.mark.parametrize(("late_s", "reads_first"), [(0.05, False), (0.2, True), (60.0, True)])

@@ -20,7 +20,7 @@ from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, wire
-from translation.actions import CallId, ClientCall, Connection, ConnectionId, Request
+from translation.actions import CallId, Connection, ConnectionId, Request
 from translation.policy.policy import Policy, Rule
 
 
@@ -33,7 +33,7 @@ class Talk(ClientSession):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._received: ClientCall | None = None
+        self._received: Request | None = None
         self._connection: Connection | None = None
         self._replies: deque[tuple[CallId, Message]] = deque()
         self._passed: deque[tuple[Request, Message | None]] = deque()
@@ -43,11 +43,11 @@ class Talk(ClientSession):
     def _sort(self) -> None:
         while self.events:
             match event := self.events.popleft():
-                case ClientCall():
+                case Request():
                     self._received, self._connection = event, event.connection
                 case CallReturned(call_id, message):
                     self._replies.append((call_id, message))
-                case GroupCallPassed(_, request, response):
+                case GroupCallPassed(request, response):
                     self._passed.append((request, response))
                 case UpstreamNeeded():
                     self._wants_upstream = True
@@ -58,7 +58,7 @@ class Talk(ClientSession):
     def request(self) -> Request | None:
         """The last request for the translation."""
         self._sort()
-        return None if self._received is None else self._received.request
+        return self._received
 
     @request.setter
     def request(self, nothing: None) -> None:

@@ -9,7 +9,6 @@ from proxy.session.prediction import Prediction
 from translation.actions import (
     Action,
     CallId,
-    ClientCall,
     ConnectionId,
     Forward,
     Release,
@@ -28,16 +27,16 @@ from translation.rollout.wave_counts import WaveCount
 class ForwardEverything:
     """Answers every call with Forward and needs no connection after its client."""
 
-    def predict(self, now: float, call: ClientCall) -> Prediction | None:
+    def predict(self, now: float, request: Request) -> Prediction | None:
         return None
 
-    def handle_request(self, now: float, call: ClientCall) -> list[Action]:
-        return [Forward(call.request.id)]
+    def handle_request(self, now: float, request: Request) -> list[Action]:
+        return [Forward(request.id)]
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         return []
 
-    def handle_relayed_response(self, now: float, call: ClientCall, response: Any) -> list[Action]:
+    def handle_relayed_response(self, now: float, request: Request, response: Any) -> list[Action]:
         return []
 
     @property
@@ -150,12 +149,12 @@ class Scripted(ForwardEverything):
         self.predicted: Callable[[Request], Prediction | None] = lambda _request: None
         self.deadline = math.inf
 
-    def predict(self, now: float, call: ClientCall) -> Prediction | None:
-        return self.predicted(call.request)
+    def predict(self, now: float, request: Request) -> Prediction | None:
+        return self.predicted(request)
 
-    def handle_request(self, now: float, call: ClientCall) -> list[Action]:
-        self.told.append(("request", call.connection, call.request))
-        return self.on_request(call.request)
+    def handle_request(self, now: float, request: Request) -> list[Action]:
+        self.told.append(("request", request.connection, request))
+        return self.on_request(request)
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         self.told.append(("reply", call_id, message))

@@ -68,12 +68,12 @@ def send(talk: Talk, request: Request) -> bytes:
     """The translation sends a commit to the broker; the frame of that."""
     message = replaced(request.message, generation_id_or_member_epoch=5)
     call = Call(
-        ConnectionId(1),
-        CallId(next(_call_ids)),
         request.api_key,
         _VERSION_UPSTREAM,
-        request.client_id,
         message,
+        request.client_id,
+        ConnectionId(1),
+        CallId(next(_call_ids)),
     )
     if talk.call(call):
         talk.process()
@@ -98,7 +98,7 @@ def test_a_commit_for_which_something_else_is_sent_first_holds_up_the_next():
     client_sends(talk, commit(1), commit(2))
     first = next_request(talk)
     question = Call(
-        ConnectionId(1), CallId(next(_call_ids)), ApiKey.HEARTBEAT, 3, "c", messages.heartbeat_message()
+        ApiKey.HEARTBEAT, 3, messages.heartbeat_message(), "c", ConnectionId(1), CallId(next(_call_ids))
     )
     assert not talk.call(question)
     assert next_request(talk) is None

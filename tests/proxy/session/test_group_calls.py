@@ -366,7 +366,7 @@ def test_an_answer_to_the_proxys_own_call_shows_that_the_client_is_let_in():
     talk = a_talk(trusted=False)
     client_sends(talk, messages.heartbeat(1))
     message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
-    call = Call(ConnectionId(1), CallId(1), int(ApiKey.CONSUMER_GROUP_HEARTBEAT), 1, "a-client", message)
+    call = Call(int(ApiKey.CONSUMER_GROUP_HEARTBEAT), 1, message, "a-client", ConnectionId(1), CallId(1))
     talk.call(call)
     asked = taken(talk.to_upstream)
     assert not talk.responses.trusted

@@ -116,7 +116,7 @@ def test_heartbeats_that_repeat_go_the_whole_way():
         request, talk.request = talk.request, None
         assert request is not None
         assert (request.message, request.client_id) == (BEAT, "app")
-        talk.call(Call(talk.connection.id, CallId(n), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "app", UPSTREAM))
+        talk.call(Call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, UPSTREAM, "app", talk.connection.id, CallId(n)))
         sent = client_sends(talk, b"")
         answer = ConsumerGroupHeartbeatResponse(member_epoch=3)
         sent_id = int.from_bytes(sent[8:12], "big")

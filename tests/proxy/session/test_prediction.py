@@ -43,7 +43,7 @@ class Predicted:
 
 def a_call(message: ConsumerGroupHeartbeatRequest = QUESTION) -> Call:
     api_key = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
-    return Call(ConnectionId(1), CallId(next(_call_ids)), api_key, 1, "a-client", message)
+    return Call(api_key, 1, message, "a-client", ConnectionId(1), CallId(next(_call_ids)))
 
 
 def replied(question: bytes) -> bytes:

@@ -61,7 +61,7 @@ def authenticated(correlation_id: int, lifetime_ms: int = 0, version: int = 2, e
 
 def a_call() -> Call:
     message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
-    return Call(ConnectionId(1), CallId(1), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "a-client", message)
+    return Call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, message, "a-client", ConnectionId(1), CallId(1))
 
 
 def in_a_session(clock: Clock, lifetime_ms: int = 60_000, limits: Limits | None = None) -> Talk:

@@ -33,7 +33,7 @@ _call_ids = count(1)
 def a_call(member_id: str = "m") -> Call:
     message = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=1)
     api_key = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
-    return Call(ConnectionId(1), CallId(next(_call_ids)), api_key, 1, "a-client", message)
+    return Call(api_key, 1, message, "a-client", ConnectionId(1), CallId(next(_call_ids)))
 
 
 def call_response(request_frame: bytes, epoch: int = 5) -> bytes:

@@ -1,12 +1,13 @@
 """A repeated Heartbeat that is sure to pass through is relayed without the translation, and observed afterwards."""
 
 import pytest
+from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import Bench, a_bench
-from translation.actions import ClientCall, Connection, ConnectionId, Request, RequestId
+from translation.actions import Connection, ConnectionId, Request, RequestId
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 
@@ -68,14 +69,14 @@ async def test_requests_around_it_keep_their_order():
 
 def an_observed_member(now: float) -> tuple[Observer, Connection, Request]:
     observer, connection = Observer(TopicNames()), Connection(ConnectionId(1), "host", {})
-    request = a_heartbeat(1)
-    observer.response_received(now, ClientCall(connection, request), HeartbeatResponse())
+    request = a_heartbeat(1, connection)
+    observer.response_received(now, request, HeartbeatResponse())
     return observer, connection, request
 
 
-def a_heartbeat(number: int) -> Request:
+def a_heartbeat(number: int, connection: Connection) -> Request:
     message = messages.heartbeat_message()
-    return Request(RequestId(number), ApiKey.HEARTBEAT, 3, "c", message)
+    return Request(RequestId(number), connection, ApiKey.HEARTBEAT, 3, "c", message)
 
 
 def as_known(observer: Observer) -> list[object]:
@@ -88,7 +89,7 @@ def test_a_success_does_to_a_known_member_what_looking_at_it_would(later_s):
     by_looking, connection, request = an_observed_member(100.0)
     in_short, _, _ = an_observed_member(100.0)
     elsewhere = Connection(ConnectionId(2), connection.client_host, {})
-    call = ClientCall(elsewhere, request)
+    call = replace(request, connection=elsewhere)
     assert by_looking.response_received(100.0 + later_s, call, HeartbeatResponse()) == []
     assert in_short.kept_alive(100.0 + later_s, elsewhere.id, request.message)
     assert as_known(in_short) == as_known(by_looking)

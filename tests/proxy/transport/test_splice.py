@@ -85,7 +85,7 @@ def test_a_request_of_the_proxy_waits_until_a_moved_one_is_complete():
     request = messages.produce(1, acks=1, size=MEGABYTE)
     client_sends(talk, request[:STREAM_ABOVE])
     message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
-    talk.call(Call(ConnectionId(1), CallId(1), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "a-client", message))
+    talk.call(Call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, message, "a-client", ConnectionId(1), CallId(1)))
     assert taken(talk.to_upstream) == b""
     talk.spliced_upstream(talk.passthrough_bytes())
     assert wire.api_of(taken(talk.to_upstream))[0] == ApiKey.CONSUMER_GROUP_HEARTBEAT

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation.actions import ClientCall
+from translation.actions import Request
 from translation.admission import authorization
 from translation.engine import registry
 from translation.engine.authorized_groups import AuthorizedGroups
@@ -25,10 +25,10 @@ def ask_once_for_each_connection() -> AbstractContextManager[Any]:
     """A connection that the broker accepted once speaks for members that are served on others."""
     is_authorized = authorization.is_authorized
 
-    def broken(context: Context, call: ClientCall, *rest: Any) -> bool:
+    def broken(context: Context, request: Request, *rest: Any) -> bool:
         includes = context.authorized_groups.includes
-        return includes(call.connection.id, call.request.message.group_id) or is_authorized(
-            context, call, *rest
+        return includes(request.connection.id, request.message.group_id) or is_authorized(
+            context, request, *rest
         )
 
     return patch.object(authorization, "is_authorized", broken)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from translation.actions import ClientCall
+from translation.actions import Request
 from translation.apis import join_group
 from translation.conversion import classic_join, stand_in
 from translation.engine.member_lookup import Described, Found
@@ -53,10 +53,10 @@ def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
     look = join_preflight.JoinPreflight._lookup_member
     first: dict[tuple[int, int], Found] = {}
 
-    def broken(self: Any, member: Member, call: ClientCall, *rest: Any, **named: Any) -> Any:
-        asked = id(self), call.request.id
+    def broken(self: Any, member: Member, request: Request, *rest: Any, **named: Any) -> Any:
+        asked = id(self), request.id
         if asked not in first or first[asked][0] is not Described.CLASSIC_GROUP:
-            first[asked] = yield from look(self, member, call, *rest, **named)
+            first[asked] = yield from look(self, member, request, *rest, **named)
         return first[asked]
 
     return patch.object(join_preflight.JoinPreflight, "_lookup_member", broken)

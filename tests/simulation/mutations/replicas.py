@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation.actions import ClientCall
+from translation.actions import Request
 from translation.admission import serving
 from translation.apis import commit_elsewhere as commits
 from translation.engine import memberships
@@ -127,9 +127,9 @@ def let_a_commit_take_a_member_over() -> AbstractContextManager[Any]:
     """A replica to which a commit comes becomes the server of its member."""
     commit_elsewhere = commits.CommitsElsewhere.commit_elsewhere
 
-    def broken(self: Any, member: Member, call: ClientCall) -> Procedure[None]:
-        self._member_log.log.claim(member.key, call.connection.id, self._member_log._environment.now)
-        yield from commit_elsewhere(self, member, call)
+    def broken(self: Any, member: Member, request: Request) -> Procedure[None]:
+        self._member_log.log.claim(member.key, request.connection.id, self._member_log._environment.now)
+        yield from commit_elsewhere(self, member, request)
 
     return patch.object(commits.CommitsElsewhere, "commit_elsewhere", broken)
 
@@ -204,8 +204,8 @@ def relay_under_any_id() -> AbstractContextManager[Any]:
 def relay_for_ever() -> AbstractContextManager[Any]:
     """Calls of an id that the log has as a classic member's are relayed, also when it is time to move."""
 
-    def broken(self: Any, call: ClientCall, member_id: str, proceed: Any) -> Procedure[None]:
+    def broken(self: Any, request: Request, member_id: str, proceed: Any) -> Procedure[None]:
         yield from ()
-        self._connections.forward(call.request)
+        self._connections.forward(request)
 
     return patch.object(serving.MemberServing, "_relay", broken)

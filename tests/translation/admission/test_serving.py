@@ -9,7 +9,7 @@ from tests.translation.answers import A, described, member
 from tests.translation.bench import GROUP, TOPIC, owned
 from tests.translation.live_groups import OBSERVE_ALL
 from tests.translation.member_log.bench import Replica, SharedLog
-from translation.actions import ClientCall, Connection, EventKind, RequestId
+from translation.actions import Connection, EventKind, Request, RequestId
 from translation.admission.serving import MemberServing
 from translation.conversion.classic_join import ClassicJoins
 from translation.member_log.outputs import Decision
@@ -538,10 +538,10 @@ def test_a_call_of_a_member_that_the_broker_serves_is_counted_as_relayed(log: Sh
 def test_a_join_group_under_an_id_that_is_dead_in_the_log_is_relayed_once_as_that_of_a_new_client(
     log: SharedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def relay(_serving: MemberServing, call: ClientCall) -> None:
+    def relay(_serving: MemberServing, request: Request) -> None:
         context = observing.translator._context
-        steps = ClassicJoins(context).relay_as_member_or_new(call.request)
-        context.scheduler.start(steps, ProcedureQueue(), call.connection.id, call.request.client_id)
+        steps = ClassicJoins(context).relay_as_member_or_new(request)
+        context.scheduler.start(steps, ProcedureQueue(), request.connection.id, request.client_id)
 
     monkeypatch.setattr(MemberServing, "relay_join", relay)
     one = log.replica()

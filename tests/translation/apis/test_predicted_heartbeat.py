@@ -18,7 +18,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.metadata import MetadataResponse
 from tests.translation.bench import GROUP, TRANSLATE_ALL, Bench
-from translation.actions import Action, Call, ClientCall, Request, RequestId
+from translation.actions import Action, Call, Request, RequestId
 from translation.policy.policy import Mode, Policy, Rule
 from translation.routing import call_routing
 from translation.settings import TranslatorSettings
@@ -288,7 +288,7 @@ def test_a_heartbeat_and_its_answer_are_foreseen() -> None:
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
     message = HeartbeatRequest(GROUP, generation_id=1, member_id=A)
-    heartbeat = ClientCall(connection, Request(RequestId(100), ApiKey.HEARTBEAT, 4, "app", message))
+    heartbeat = Request(RequestId(100), connection, ApiKey.HEARTBEAT, 4, "app", message)
     prediction = bench.translator.predict(bench.now, heartbeat)
     assert prediction is not None
     (call,) = bench.translator.handle_request(bench.now, heartbeat)
@@ -304,7 +304,7 @@ def test_no_answer_is_foreseen_for_a_client_that_is_gone() -> None:
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
     message = HeartbeatRequest(GROUP, generation_id=1, member_id=A)
-    heartbeat = ClientCall(connection, Request(RequestId(100), ApiKey.HEARTBEAT, 4, "app", message))
+    heartbeat = Request(RequestId(100), connection, ApiKey.HEARTBEAT, 4, "app", message)
     prediction = bench.translator.predict(bench.now, heartbeat)
     assert prediction is not None
     bench.translator.handle_request(bench.now, heartbeat)

@@ -7,7 +7,7 @@ import pytest
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.offset_commit import OffsetCommitRequest
 from tests.translation.bench import KAFKA_4_3
-from translation.actions import ClientCall, Connection, ConnectionId, Request, RequestId
+from translation.actions import Connection, ConnectionId, Request, RequestId
 from translation.engine.classic_members import MOST_BYTES, ClassicMember, ClassicMembers
 from translation.members.member_ids import LONGEST_MEMBER_ID
 
@@ -187,8 +187,8 @@ def commits(members: ClassicMembers, connection_id: int, **stranger: Any) -> Non
     connection = Connection(ConnectionId(connection_id), stranger.get("host", "/10.0.0.1"), KAFKA_4_3)
     message = OffsetCommitRequest(group_id=GROUP, member_id=MEMBER, generation_id_or_member_epoch=4)
     client_id = stranger.get("client_id", "app")
-    request = Request(RequestId(1), ApiKey.OFFSET_COMMIT, 8, client_id, message)
-    members.commits(GROUP, ClientCall(connection, request))
+    request = Request(RequestId(1), connection, ApiKey.OFFSET_COMMIT, 8, client_id, message)
+    members.commits(GROUP, request)
 
 
 def test_the_connections_on_which_a_member_commits_are_known_newest_last() -> None:

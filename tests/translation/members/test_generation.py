@@ -8,9 +8,11 @@ import pytest
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.offset_commit import OffsetCommitRequest
-from translation.actions import Request, RequestId
+from translation.actions import Connection, ConnectionId, Request, RequestId
 from translation.members import generation
 from translation.members.member_state import MemberState
+
+CONNECTION = Connection(ConnectionId(1), "host", {})
 
 
 def a_member(state: MemberState = MemberState.STABLE, **values: Any) -> Any:
@@ -69,7 +71,7 @@ def test_which_error_refuses_a_call_until_sync_group(
     call: tuple[ApiKey, Any], generation_here: int, code: ErrorCode
 ) -> None:
     member = a_member(MemberState.COMPLETING_REBALANCE, generation=generation_here)
-    request = Request(RequestId(1), call[0], 9, None, call[1])
+    request = Request(RequestId(1), CONNECTION, call[0], 9, None, call[1])
     assert generation.why_refused(member, request) == code
 
 
@@ -90,7 +92,9 @@ def test_a_member_that_joined_here_has_the_generation_that_it_was_given() -> Non
 def test_a_member_is_adopted_with_the_generation_of_its_clients_call(carried: int, taken: int) -> None:
     member = a_member()
     message = HeartbeatRequest(group_id="g", generation_id=carried, member_id="m")
-    generation.adopt(member, Request(RequestId(1), ApiKey.HEARTBEAT, 4, None, message), broker_epoch=9)
+    generation.adopt(
+        member, Request(RequestId(1), CONNECTION, ApiKey.HEARTBEAT, 4, None, message), broker_epoch=9
+    )
     assert (member.generation, member.member_epoch) == (taken, 9)
 
 

@@ -11,7 +11,7 @@ from protocol_codecs.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from translation.actions import ClientCall, Connection, ConnectionId, Event, EventKind, Request, RequestId
+from translation.actions import Connection, ConnectionId, Event, EventKind, Request, RequestId
 from translation.partitions import TopicOffsets
 from translation.passthrough.commits import EVERY_S, REFUSED_EVERY_S, CommitWatch
 
@@ -60,7 +60,7 @@ class Watched:
         )
         return self.watch.answered(
             self.now,
-            ClientCall(CONNECTION, Request(RequestId(1), api_key, 8, "app", message)),
+            Request(RequestId(1), CONNECTION, api_key, 8, "app", message),
             OffsetCommitResponse(topics=(answered,)),
             "translated",
             {TOPIC: "t"}.get,

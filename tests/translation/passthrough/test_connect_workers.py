@@ -21,7 +21,6 @@ from protocol_codecs.messages.join_group import (
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation.actions import (
-    ClientCall,
     Connection,
     ConnectionId,
     ConnectWorker,
@@ -51,9 +50,9 @@ class Worker:
 
     def call(self, api_key: ApiKey, message, response) -> list[EventKind]:
         connection = Connection(ConnectionId(1), "/10.0.0.1", {}, "apache-kafka-java/4.4.0")
-        request = Request(RequestId(1), api_key, 5, "connect-1", message)
+        request = Request(RequestId(1), connection, api_key, 5, "connect-1", message)
         events = self.observer.request_forwarded(0.0, request)
-        events += self.observer.response_received(0.0, ClientCall(connection, request), response)
+        events += self.observer.response_received(0.0, request, response)
         self.events += events
         return [event.kind for event in events if event.kind is not EventKind.STATE_CHANGED]
 

@@ -4,7 +4,7 @@ import sys
 
 from protocol_codecs import ApiKey, Uuid
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation.actions import ClientCall, Connection, ConnectionId, Event, EventKind, Request, RequestId
+from translation.actions import Connection, ConnectionId, Event, EventKind, Request, RequestId
 from translation.members.member_ids import MemberIds
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
@@ -30,8 +30,8 @@ def beat(
 ) -> list[Event]:
     connection = Connection(HERE, "/10.0.0.1", {}, software)
     message = HeartbeatRequest(group_id=group_id, member_id="m", generation_id=1)
-    request = Request(RequestId(1), ApiKey.HEARTBEAT, 3, client_id, message)
-    return observer.response_received(1.0, ClientCall(connection, request), HeartbeatResponse())
+    request = Request(RequestId(1), connection, ApiKey.HEARTBEAT, 3, client_id, message)
+    return observer.response_received(1.0, request, HeartbeatResponse())
 
 
 def test_a_member_that_passes_through_with_long_texts_is_told_of_and_not_remembered() -> None:

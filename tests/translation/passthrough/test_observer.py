@@ -27,7 +27,7 @@ from protocol_codecs.messages.join_group import (
 )
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation.actions import ClientCall, Connection, ConnectionId, Event, EventKind, Request, RequestId
+from translation.actions import Connection, ConnectionId, Event, EventKind, Request, RequestId
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 
@@ -46,10 +46,14 @@ class ObservedClient:
         self.events: list[Event] = []
 
     def call(self, api_key: ApiKey, message, response, version: int = 5) -> list[EventKind]:
-        request = Request(RequestId(1), api_key, version, "app", message)
+        request = Request(RequestId(1), self.connection, api_key, version, "app", message)
         events = self.observer.request_forwarded(self.now, request)
-        events += self.observer.response_received(self.now, ClientCall(self.connection, request), response)
+        events += self.observer.response_received(self.now, request, response)
         return self.note(events)
+
+    def forward(self, now: float, message) -> None:
+        request = Request(RequestId(2), self.connection, ApiKey.JOIN_GROUP, 5, "app", message)
+        self.observer.request_forwarded(now, request)
 
     def note(self, events: Iterable[Event]) -> list[EventKind]:
         self.events += events
@@ -197,7 +201,7 @@ def test_a_silent_member_is_expired_before_another_is_assigned_its_partitions(cl
 def test_a_shorter_session_counts_after_a_long_wait_in_join_group(client):
     client.join()
     request = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer")
-    client.observer.request_forwarded(5.0, Request(RequestId(2), ApiKey.JOIN_GROUP, 5, "app", request))
+    client.forward(5.0, request)
     assert client.note(client.observer.handle_time(20.0)) == []
     client.now = 30.0
     client.join(generation=2)
@@ -220,7 +224,7 @@ def test_a_member_that_waits_in_join_group_is_not_silent(client):
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=10_000, member_id="m", protocol_type="consumer", protocols=()
     )
-    client.observer.request_forwarded(5.0, Request(RequestId(2), ApiKey.JOIN_GROUP, 5, "app", request))
+    client.forward(5.0, request)
     assert client.note(client.observer.handle_time(60.0)) == []
 
 

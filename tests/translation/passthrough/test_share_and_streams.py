@@ -18,7 +18,6 @@ from protocol_codecs.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponseTaskIds,
 )
 from translation.actions import (
-    ClientCall,
     Connection,
     ConnectionId,
     Event,
@@ -47,9 +46,9 @@ class ObservedClient:
         self.events: list[Event] = []
 
     def call(self, api_key: ApiKey, message, response) -> list[EventKind]:
-        request = Request(RequestId(1), api_key, 1, "app", message)
+        request = Request(RequestId(1), self.connection, api_key, 1, "app", message)
         events = self.observer.request_forwarded(self.now, request)
-        events += self.observer.response_received(self.now, ClientCall(self.connection, request), response)
+        events += self.observer.response_received(self.now, request, response)
         return self.note(events)
 
     def note(self, events: Iterable[Event]) -> list[EventKind]:
@@ -230,7 +229,7 @@ def test_a_heartbeat_of_another_protocol_takes_nothing_from_a_member(client):
     message = StreamsGroupHeartbeatRequest(
         group_id="g", member_id="m", member_epoch=1, active_tasks=(), standby_tasks=(), warmup_tasks=()
     )
-    request = Request(RequestId(2), ApiKey.STREAMS_GROUP_HEARTBEAT, 1, "app", message)
+    request = Request(RequestId(2), client.connection, ApiKey.STREAMS_GROUP_HEARTBEAT, 1, "app", message)
     assert client.observer.request_forwarded(0.0, request) == []
 
 
