@@ -121,6 +121,30 @@ def regular_expressions(s: Script) -> None:
 
 
 @scenario
+def expressions_are_resolved_together(s: Script) -> None:
+    """Ten seconds after the first was resolved, those that came since then are, too."""
+    for name in ("foo-1", "foo-2", "bar"):
+        s.topic(name, 2)
+    s.configure(interval=0, session=30_000)
+    first = s.member("A", topics=None, regex="foo.*")
+    first.join()
+    s.pass_time(300)
+    later = [
+        s.member(name, topics=None, regex=regex)
+        for name, regex in zip("BCDE", ("b.*", ".*", "x", "foo-2"), strict=True)
+    ]
+    for member in later:
+        member.join()
+    s.describe()
+    s.pass_time(10_100)
+    first.beat()
+    s.pass_time(300)
+    for member in (first, *later, first, *later):
+        member.settle()
+    s.describe()
+
+
+@scenario
 def groups_without_topics(s: Script) -> None:
     """Members that subscribe to nothing, or to topics that do not exist, are members all the same."""
     s.configure(interval=0)
