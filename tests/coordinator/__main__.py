@@ -30,6 +30,7 @@ from tests.coordinator.trace import Recording
 from tools.kafka import jars
 
 HERE = Path(__file__).parent
+KEPT = jars.BUILD.parent / "coordinator-random"
 ALL_KINDS = (*KINDS, "share")
 PROGRESS_EVERY = 50
 SHAPE = re.compile(r"\bm\d+\b|\(.*")
@@ -95,7 +96,7 @@ def play(todo: list[tuple[str, int]], bootstrap: str | None, options: argparse.N
                 print(f"{outcome.kind} {outcome.seed}: {outcome.difference}\n", flush=True)
             if len(outcomes) % PROGRESS_EVERY == 0:
                 print(summary(outcomes), f"{time.monotonic() - began:.0f} s", flush=True)
-    seconds = folder() / "seconds"
+    seconds = KEPT / "seconds"
     if any(outcome.was_played for outcome in outcomes):
         spent = [
             *(seconds.read_text().split() if seconds.exists() else ()),
@@ -114,7 +115,7 @@ def one(which: tuple[str, int], bootstrap: str | None, end: float | None) -> Out
     kind, seed = which
     player = RandomShareGroup.player(seed) if kind == "share" else RandomGroup.player(seed, kind)
     name = f"random-{kind}-{seed}"
-    path = folder() / f"{name}.json.gz"
+    path = folder(kind) / f"{name}.json.gz"
     outcome = Outcome(kind, seed)
     runs = [Recording.of(gzip.decompress(path.read_bytes()).decode())] if path.exists() else []
     try:
@@ -145,12 +146,13 @@ def difference_of(comparison: Callable[[], object]) -> str:
     return ""
 
 
-def folder() -> Path:
+def folder(kind: str) -> Path:
     """Where Kafka's runs are: those of one way to make random steps, and one version of Kafka."""
-    sources = [*sorted(HERE.glob("random_*.py")), *sorted((HERE / "script").glob("*.py"))]
+    made = HERE / ("random_share.py" if kind == "share" else "random_scenarios.py")
+    sources = [made, *sorted((HERE / "script").glob("*.py"))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:10]
     version = os.environ.get("KAFKA_VERSION", jars.DEFAULT_VERSION)
-    path = jars.BUILD.parent / "coordinator-random" / f"{version}-{digest}"
+    path = KEPT / f"{version}-{digest}"
     path.mkdir(parents=True, exist_ok=True)
     return path
 

@@ -145,6 +145,22 @@ def expressions_are_resolved_together(s: Script) -> None:
 
 
 @scenario
+def a_newcomer_without_topics_leaves_the_others_none(s: Script) -> None:
+    """Its heartbeat does not count the subscriptions again, so the range assignor takes its topics, none, for all."""
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    a = s.member("A", topics=None, regex="foo.*", assignor="range")
+    a.join()
+    s.pass_time(300)
+    s.member("B", topics=(), instance_id="one").join()
+    a.settle()
+    s.describe()
+    a.subscribe("foo")
+    a.settle()
+    s.describe()
+
+
+@scenario
 def groups_without_topics(s: Script) -> None:
     """Members that subscribe to nothing, or to topics that do not exist, are members all the same."""
     s.configure(interval=0)
