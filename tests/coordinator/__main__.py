@@ -2,17 +2,16 @@
 coordinator.
 
 What Kafka did is kept below ``build/``. A run that is started again goes on after the last scenario, and compares the
-kept ones with the coordinator as it is by then. ``--json`` writes what came out.
+kept ones with the coordinator as it is by then. ``--record`` puts what came out into docs/evidence/, from which
+``python -m tools.recorded_tables`` writes docs/contributing/coordinator.md.
 """
 
 import argparse
 import gzip
 import hashlib
-import json
 import multiprocessing
 import os
 import re
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -24,14 +23,14 @@ from typing import Any
 
 from tests.coordinator.comparison import check, compare
 from tests.coordinator.conftest import own_cluster
-from tests.coordinator.random_scenarios import KINDS, RandomGroup
-from tests.coordinator.random_share import RandomShareGroup
+from tests.coordinator.random_kinds import ALL_KINDS, player
 from tests.coordinator.trace import Recording
+from tools.coordinator_random_table import RUNS
 from tools.kafka import jars
+from tools.recorded import of_code
 
 HERE = Path(__file__).parent
 KEPT = jars.BUILD.parent / "coordinator-random"
-ALL_KINDS = (*KINDS, "share")
 PROGRESS_EVERY = 50
 SHAPE = re.compile(r"\bm\d+\b|\(.*")
 """What is left out of a line to compare kinds of differences: who did it, and the fields of records."""
@@ -60,10 +59,10 @@ def main() -> int:
     parser.add_argument("--bootstrap", help="a Kafka that runs already; otherwise one is started")
     parser.add_argument("--kept", action="store_true", help="only compare what was kept; no Kafka is needed")
     parser.add_argument(
-        "--jobs", type=int, default=6, help="scenarios at once; most of their time is waiting"
+        "--jobs", type=int, default=16, help="scenarios at once; most of their time is waiting"
     )
     parser.add_argument("--minutes", type=float, help="begin no scenario after so long")
-    parser.add_argument("--json", type=Path, help="write the result there")
+    parser.add_argument("--record", action="store_true", help=f"put the result into {RUNS.file.name}")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     todo = [(kind, seed) for seed in range(int(first), int(last or first) + 1) for kind in options.kinds]
@@ -104,27 +103,26 @@ def play(todo: list[tuple[str, int]], bootstrap: str | None, options: argparse.N
         ]
         seconds.write_text("\n".join(spent))
     print(summary(outcomes))
-    if options.json and outcomes:
-        hours = sum(map(int, seconds.read_text().split())) / 3600
-        options.json.write_text(json.dumps(result(outcomes, hours), indent=1) + "\n")
+    if options.record:
+        RUNS.keep(result(outcomes, hours=sum(map(int, seconds.read_text().split())) / 3600))
     return int(any(outcome.difference for outcome in outcomes))
 
 
 def one(which: tuple[str, int], bootstrap: str | None, end: float | None) -> Outcome | None:
     """Compare one scenario; None if Kafka has not played it and shall not."""
     kind, seed = which
-    player = RandomShareGroup.player(seed) if kind == "share" else RandomGroup.player(seed, kind)
+    steps = player(kind, seed)
     name = f"random-{kind}-{seed}"
     path = folder(kind) / f"{name}.json.gz"
     outcome = Outcome(kind, seed)
     runs = [Recording.of(gzip.decompress(path.read_bytes()).decode())] if path.exists() else []
     try:
         outcome.difference = (
-            difference_of(lambda: check(player, name, runs[0], is_shared=True)) if runs else "?"
+            difference_of(lambda: check(steps, name, runs[0], is_shared=True)) if runs else "?"
         )
         if outcome.difference and bootstrap and (end is None or time.monotonic() < end):
             outcome.was_played = True
-            play = partial(compare, player, name, bootstrap, runs.append, is_shared=True)
+            play = partial(compare, steps, name, bootstrap, runs.append, is_shared=True)
             outcome.difference = difference_of(play)
     except OSError as error:  # of a connection to Kafka: nothing can be said
         print(f"{name}: {error!r}", flush=True)
@@ -167,9 +165,6 @@ def summary(outcomes: list[Outcome]) -> str:
 
 def result(outcomes: list[Outcome], hours: float) -> dict[str, Any]:
     """What the evidence says of a run."""
-    commit = subprocess.run(
-        ("git", "rev-parse", "--short=8", "HEAD"), capture_output=True, text=True, check=True
-    )
     kinds = Counter(outcome.kind for outcome in outcomes)
     differ = Counter(outcome.kind for outcome in outcomes if outcome.difference)
     differences: dict[str, list[str]] = {}
@@ -179,8 +174,7 @@ def result(outcomes: list[Outcome], hours: float) -> dict[str, Any]:
             named.append(f"{outcome.kind} {outcome.seed}")
     return {
         "command": f"python -m tests.coordinator {' '.join(sys.argv[1:])}",
-        "commit": commit.stdout.strip(),
-        "date": time.strftime("%Y-%m-%d"),
+        **of_code(HERE),
         "kafka": os.environ.get("KAFKA_VERSION", jars.DEFAULT_VERSION),
         "scenarios": {kind: {"played": kinds[kind], "differ": differ[kind]} for kind in ALL_KINDS},
         "steps": sum(outcome.steps for outcome in outcomes),
