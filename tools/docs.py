@@ -20,7 +20,7 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.classes import class_of
 from proxy.metrics.registry import Metrics
 from proxy.shadow import view
-from tools import cli_docs, compatibility, module_map, preflight_docs, reload_docs, state_diagrams
+from tools import cli_docs, compatibility, kips_pages, module_map, preflight_docs, reload_docs, state_diagrams
 from tools.judges import page as judges
 from translation.moving.move_view import MoveView
 from translation.partitions import TopicPartitionSet
@@ -343,6 +343,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "explanation/architecture.md": module_map.page,
     "how-to/preflight.md": preflight_docs.page,
     "how-to/reload.md": reload_docs.page,
+    **kips_pages.WRITTEN,
     **{name: partial(state_diagrams.page, name) for name in state_diagrams.DIAGRAMS},
 }
 

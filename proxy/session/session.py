@@ -50,7 +50,6 @@ from proxy.wire.request_header import (
     is_enough,
     read_header,
 )
-from proxy.wire.supported_versions import NEWEST_REVIEWED
 from proxy.wire.translated_apis import GUARDED, TRANSLATED
 from translation.actions import Answer, Call, ConnectionId, never
 from translation.passthrough.commits import COMMITS
@@ -356,9 +355,11 @@ class ClientSession:
         if self._translated.repeated_heartbeat(piece):
             return
         header = read_header(piece.data)
-        if header.api_key == _API_VERSIONS and header.version > NEWEST_REVIEWED[_API_VERSIONS]:
-            self._answer_here(header, piece, api_versions.refusal(header.correlation_id))
-            return
+        if header.api_key == _API_VERSIONS:
+            newest = api_versions.newest_offered(self._negotiation.ranges)
+            if header.version > newest:
+                self._answer_here(header, piece, api_versions.refusal(header.correlation_id, newest))
+                return
         check_version_offered(header, self._negotiation.ranges, self._listener.request_metrics)
         if (state.client is _NEW or state.upstream is not _OPEN) and not self._has_upstream(piece):
             return

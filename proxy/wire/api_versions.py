@@ -176,12 +176,18 @@ def _unsupported(newest: int) -> ApiVersionsResponse:
     )
 
 
-def refusal(correlation_id: int) -> bytes:
-    """The answer to an ApiVersions request in a version that is not spoken here, as brokers give it.
+def newest_offered(ranges: Ranges) -> int:
+    """Return the newest version of ApiVersions that a client with these ranges may use."""
+    return ranges.get(ApiKey.API_VERSIONS, (0, NEWEST_REVIEWED[ApiKey.API_VERSIONS]))[1]
 
-    Its body is v0 whatever was asked, and it names the versions of ApiVersions that may be asked.
+
+def refusal(correlation_id: int, newest: int) -> bytes:
+    """The answer to an ApiVersions request in a version above ``newest``, as brokers give it.
+
+    Its body is v0 whatever was asked, and it names the versions of ApiVersions that may be asked. Java asks in its
+    newest version once more after it has authenticated, whatever it was answered before.
     """
-    body = encode(_unsupported(NEWEST_REVIEWED[ApiKey.API_VERSIONS]), _ERROR_BODY_VERSION)
+    body = encode(_unsupported(newest), _ERROR_BODY_VERSION)
     return response_of_body(ApiKey.API_VERSIONS, _ERROR_BODY_VERSION, correlation_id, body)
 
 

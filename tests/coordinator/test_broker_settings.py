@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from coordinator.broker_settings import NAMES, with_settings
+from coordinator.broker_settings import NAMES, value_of, with_settings
 from coordinator.config import CoordinatorConfig, MigrationPolicy
 
 DEFAULT = CoordinatorConfig()
@@ -32,6 +32,22 @@ def test_every_setting_is_set_under_its_own_name():
 
 def test_the_defaults_are_those_of_the_coordinator():
     assert with_settings(DEFAULT, {}) == DEFAULT
+
+
+def test_the_defaults_of_consumer_groups_are_kafkas():
+    """Kafka names its assignors where KIP-848 has classes."""
+    defaults = {
+        "group.consumer.session.timeout.ms": 45_000,
+        "group.consumer.min.session.timeout.ms": 45_000,
+        "group.consumer.max.session.timeout.ms": 60_000,
+        "group.consumer.heartbeat.interval.ms": 5_000,
+        "group.consumer.min.heartbeat.interval.ms": 5_000,
+        "group.consumer.max.heartbeat.interval.ms": 15_000,
+        "group.consumer.max.size": 2**31 - 1,
+    }
+
+    assert {name: value_of(DEFAULT, name) for name in defaults} == defaults
+    assert DEFAULT.consumer_assignors == ("uniform", "range")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 import trio
@@ -89,18 +90,40 @@ def answers(ask: Ask, group_id: str, settled: Callable[[int, Any], Any]) -> list
     return found
 
 
-async def of_the_embedded_broker(group_id: str) -> list[object]:
+T = TypeVar("T")
+
+
+async def asked_of_the_embedded_broker(play: Callable[[Ask], T]) -> T:
     async with serve(EmbeddedCluster(coordinator=CONFIG)) as cluster:
 
-        def talk() -> list[object]:
+        def talk() -> T:
             host, _, port = cluster.bootstrap.rpartition(":")
             connection = Connection(host, int(port), "configs")
             try:
-                return answers(connection.call, group_id, lambda _number, look: look())
+                return play(connection.call)
             finally:
                 connection.close()
 
         return await trio.to_thread.run_sync(talk)
+
+
+async def of_the_embedded_broker(group_id: str) -> list[object]:
+    return await asked_of_the_embedded_broker(
+        lambda ask: answers(ask, group_id, lambda _number, look: look())
+    )
+
+
+async def test_a_group_is_configured_by_requests():
+    def play(ask: Ask) -> tuple[str, str | None, str | None]:
+        error = alter(ask, "g", ((SESSION, SET, "7000"),))
+        found = describe(ask, "g")
+        return error, found[SESSION][0], found[HEARTBEAT][0]
+
+    assert await asked_of_the_embedded_broker(play) == (
+        "NONE",
+        "7000",
+        str(CONFIG.consumer_heartbeat_interval_ms),
+    )
 
 
 @pytest.mark.kafka
@@ -138,19 +161,36 @@ async def test_a_group_can_not_begin_so_long_ago():
         assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
+def joining(group_id: str) -> m.ConsumerGroupHeartbeatRequest:
+    return m.ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=("foo",),
+        topic_partitions=(),
+    )
+
+
 async def test_a_group_lives_by_its_settings():
     async with serve(EmbeddedCluster(coordinator=CONFIG)) as cluster:
         cluster.set_group_settings("g", {HEARTBEAT: "300"})
-        join = m.ConsumerGroupHeartbeatRequest(
-            group_id="g",
-            member_id="m",
-            member_epoch=0,
-            rebalance_timeout_ms=1000,
-            subscribed_topic_names=("foo",),
-            topic_partitions=(),
-        )
 
-        answer = await cluster.shard_of("g").call(join, 1, "client", "/127.0.0.1")
+        answer = await cluster.shard_of("g").call(joining("g"), 1, "client", "/127.0.0.1")
 
         assert isinstance(answer, m.ConsumerGroupHeartbeatResponse)
         assert answer.heartbeat_interval_ms == 300
+
+
+async def test_settings_of_a_group_come_before_it_and_outlive_it(tmp_path: Path):
+    async with serve(EmbeddedCluster(coordinator=CONFIG, log_directory=tmp_path)) as cluster:
+        cluster.set_group_settings("g", {HEARTBEAT: "300"})
+        shard = cluster.shard_of("g")
+        await shard.call(m.OffsetCommitRequest(group_id="g"), 9, "client", "/127.0.0.1")
+        await shard.call(m.DeleteGroupsRequest(groups_names=("g",)), 2, "client", "/127.0.0.1")
+        assert cluster.group_settings["g"] == {HEARTBEAT: "300"}
+
+    async with serve(EmbeddedCluster(coordinator=CONFIG, log_directory=tmp_path)) as cluster:
+        answer = await cluster.shard_of("g").call(joining("g"), 1, "client", "/127.0.0.1")
+
+    assert answer.heartbeat_interval_ms == 300

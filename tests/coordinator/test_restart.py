@@ -203,6 +203,25 @@ def test_after_a_failover_a_topic_that_matches_an_expression_is_found():
     assert member.assigned == {"foo": [0], "fox": [0]}
 
 
+def test_after_a_failover_an_assignment_that_is_behind_is_computed():
+    backend, log = watched()
+    script = Script(backend, "failover")
+    script.topic("foo", 2)
+    first, second = script.member("A"), script.member("B")
+    first.join()
+    second.join()
+    behind = script.describe()
+    assert behind["assignment_epoch"] < behind["group_epoch"]
+
+    fail_over(backend, log)
+    script.pass_time(CONFIG.consumer_assignment_interval_ms)
+    first.settle()
+    second.beat()
+
+    assert script.describe()["assignment_epoch"] == behind["group_epoch"]
+    assert (first.assigned, second.assigned) == ({"foo": [0]}, {"foo": [1]})
+
+
 def test_after_a_failover_each_member_has_a_whole_session():
     backend, log = watched()
     script = Script(backend, "failover")

@@ -119,6 +119,17 @@ def test_clients_authenticate_to_the_broker_through_the_proxy(kafka, sasl, consu
     work_together(kafka, consumers, sasl.bootstrap, shared_topic, logins)
 
 
+def test_clients_authenticate_at_the_oldest_broker(own_kafka, tls, consumers, folder):
+    """Java names ApiVersions v5 before and after it authenticates, which no broker before 4.4 has."""
+    cluster = own_kafka(version="4.0.1", **secured_cluster(tls))
+    kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    logins = dict.fromkeys((kind.name for kind in CLIENTS), Login("alice", "SCRAM-SHA-256"))
+    allow(kafka.admin, "alice", ResourceType.TOPIC, topic, AclOperation.READ)
+    with running_proxy(cluster.bootstrap_of("SASL"), folder / "proxy") as proxy:
+        work_together(kafka, consumers, proxy.bootstrap, topic, logins)
+
+
 def test_clients_authenticate_with_tls_on_both_sides(
     kafka, cluster, tls, empty_folder, consumers, shared_topic
 ):

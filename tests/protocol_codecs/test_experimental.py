@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from protocol_codecs import ApiKey, ErrorCode, decode, encode, experimental, reference
+from protocol_codecs import ApiKey, ErrorCode, decode, encode, experimental, kinds, reference
 from protocol_codecs.all_apis import ALL_APIS
 from protocol_codecs.experimental import (
     CONSUMER_OFFSETS_WITH_CLIENT_ASSIGNORS,
@@ -90,3 +90,93 @@ def test_kafkas_numbers_know_nothing_of_them():
     assert not set(ExperimentalApiKey) & (ALL_APIS.keys() | FIRST_FLEXIBLE_VERSION.keys() | set(ApiKey))
     assert not set(ExperimentalErrorCode) & set(ErrorCode)
     assert min(ExperimentalApiKey) > 10_000
+
+
+def fields(message_type: type[Message]) -> str:
+    """The fields of a message in their order, with their kinds; those of a struct in it in parentheses."""
+    return ", ".join(
+        f"{field.name} {kind(field.kind)}{'?' if field.nullable.high >= 0 else ''}"
+        for field in message_type.__schema__.fields
+    )
+
+
+KAFKAS_NAMES = {kinds.Text: "string", kinds.Binary: "bytes", kinds.Identifier: "uuid", kinds.Boolean: "bool"}
+
+
+def kind(of: kinds.Kind) -> str:
+    match of:
+        case kinds.Array(element=element):
+            return f"[{kind(element)}]"
+        case kinds.Nested(message_type=message_type):
+            return f"({fields(message_type)})"
+        case kinds.Number(name=name):
+            return name
+        case _:
+            return KAFKAS_NAMES[type(of)]
+
+
+PARTITIONS = "[(topic_id uuid, partitions [int32])]"
+DETAILS = "metadata_version int16, metadata_bytes bytes"
+
+
+@pytest.mark.parametrize(
+    ("message_type", "its_fields"),
+    [
+        (
+            experimental.ConsumerGroupPrepareAssignmentRequest,
+            "group_id string, member_id string, member_epoch int32",
+        ),
+        (
+            experimental.ConsumerGroupPrepareAssignmentResponse,
+            (
+                "throttle_time_ms int32, error_code int16, error_message string?, group_epoch int32, "
+                "assignor_name string, members [(member_id string, member_epoch int32, instance_id string?, "
+                f"rack_id string?, subscribed_topic_ids [uuid], assignor (reason int8, {DETAILS}), "
+                f"topic_partitions {PARTITIONS})], "
+                "topics [(topic_id uuid, topic_name string, num_partitions int32)]"
+            ),
+        ),
+        (
+            experimental.ConsumerGroupInstallAssignmentRequest,
+            (
+                "group_id string, member_id string, member_epoch int32, group_epoch int32, error int8, "
+                f"members [(member_id string, partitions {PARTITIONS}, "
+                "metadata_version int32, metadata_bytes bytes)]"
+            ),
+        ),
+        (
+            experimental.ConsumerGroupInstallAssignmentResponse,
+            "throttle_time_ms int32, error_code int16, error_message string?",
+        ),
+        (
+            experimental.HeartbeatClientAssignor,
+            f"name string, minimum_version int16, maximum_version int16, reason int8, {DETAILS}",
+        ),
+        (
+            experimental.HeartbeatAssignmentDetails,
+            f"error int8, pending_topic_partitions {PARTITIONS}, {DETAILS}",
+        ),
+        (
+            experimental.MemberClientAssignor,
+            "name string, minimum_version int16, maximum_version int16, reason int8, version int16, metadata bytes",
+        ),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_the_fields_are_those_of_the_kip(message_type: type[Message], its_fields: str):
+    assert fields(message_type) == its_fields
+
+
+@pytest.mark.parametrize(
+    ("message_type", "added"),
+    [
+        (ClientAssignorsHeartbeatRequest, ["client_assignors"]),
+        (ClientAssignorsHeartbeatResponse, ["should_compute_assignment", "assignment_details"]),
+        (MemberMetadataWithClientAssignors, ["client_assignors"]),
+        (TargetAssignmentWithDetails, ["error", "metadata_version", "metadata_bytes"]),
+        (CurrentAssignmentWithDetails, ["error", "metadata_version", "metadata_bytes"]),
+    ],
+)
+def test_the_fields_that_are_added_are_those_of_the_kip(message_type: type[Message], added: list[str]):
+    kafkas = message_type.__mro__[1].__schema__.fields
+    assert [field.name for field in message_type.__schema__.fields[len(kafkas) :]] == added

@@ -39,6 +39,20 @@ def test_a_newer_api_versions_request_than_known_is_answered_here_in_v0():
     assert not talk.wants_upstream
 
 
+def test_a_newer_api_versions_request_than_the_broker_has_is_answered_in_v0_after_the_first_one_too():
+    talk = session()
+    client_sends(talk, messages.ask_versions(1))
+    broker = {**messages.BROKER_VERSIONS, ApiKey.API_VERSIONS: (0, 4)}
+    broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 3, 1, messages.api_versions_response(broker)))
+
+    sent = client_sends(talk, messages.ask_versions(2, version=5))
+
+    assert sent == b"", "Java asks in its newest version once more when it has authenticated"
+    answer = wire.body_of(taken(talk.to_client), ApiKey.API_VERSIONS, 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(key.api_key, key.min_version, key.max_version) for key in answer.api_keys] == [(18, 0, 4)]
+
+
 def test_an_api_versions_request_of_the_far_future_is_answered_whatever_its_body():
     talk = session()
     frame = wire.framed(b"\0\x12\x7f\xff\0\0\0\x09\xff\xffgarbage")
