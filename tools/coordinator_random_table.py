@@ -1,4 +1,4 @@
-"""Writes how many random scenarios were compared with Kafka into docs/contributing/coordinator.md.
+"""Writes how many random scenarios were compared with Kafka into docs/reference/embedded-coordinator.md.
 
 The result is in docs/evidence/coordinator-random.json, where ``python -m tests.coordinator --record`` puts it.
 ``python -m tools.recorded_tables`` writes the page.
@@ -28,7 +28,7 @@ def _title(run: Entry) -> str:
 
 RUNS = Recorded(
     EVIDENCE / "coordinator-random.json",
-    DOCS / "contributing" / "coordinator.md",
+    DOCS / "reference" / "embedded-coordinator.md",
     "random scenarios",
     by_kafka,
     one_by_one(_title, table),

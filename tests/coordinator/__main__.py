@@ -3,7 +3,7 @@ coordinator.
 
 What Kafka did is kept below ``build/``. A run that is started again goes on after the last scenario, and compares the
 kept ones with the coordinator as it is by then. ``--record`` puts what came out into docs/evidence/, from which
-``python -m tools.recorded_tables`` writes docs/contributing/coordinator.md.
+``python -m tools.recorded_tables`` writes docs/reference/embedded-coordinator.md.
 """
 
 import argparse

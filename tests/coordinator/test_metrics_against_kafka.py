@@ -150,9 +150,7 @@ def becomes_a_consumer_group(s: Script) -> None:
 
 def share_stable(s: Script) -> None:
     s.topic("foo", 4)
-    a = s.sharing("A")
-    a.join()
-    a.beat_late()
+    s.sharing("A").join()  # a heartbeat may come before its partitions have state, so there is none
 
 
 def share_empty(s: Script) -> None:
@@ -161,7 +159,6 @@ def share_empty(s: Script) -> None:
     a.join()
     b.join()
     a.leave()
-    b.beat_late()
     b.leave()
 
 
