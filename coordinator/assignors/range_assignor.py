@@ -32,11 +32,19 @@ class _Topic:
 
 
 def assign_ranges(group: GroupSpec) -> GroupAssignment:
-    """Assign every partition of every subscribed topic."""
+    """Assign every partition of every subscribed topic.
+
+    Where all are said to subscribe to the same topics, those of the first member count for all, as in Kafka. It can be
+    said wrongly: a newcomer without topics does not make Kafka count the subscriptions again.
+    """
     member_ids = sorted(group.members, key=lambda member_id: _sort_key(group, member_id))
+    topics_of = {
+        member_id: group.members[member_ids[0] if group.is_homogeneous else member_id].topic_ids
+        for member_id in member_ids
+    }
     subscribers: dict[Uuid, int] = {}
     for member_id in member_ids:
-        for topic_id in group.members[member_id].topic_ids:
+        for topic_id in topics_of[member_id]:
             subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
     topics = {
         topic_id: _Topic(group.partition_counts[topic_id], *divmod(group.partition_counts[topic_id], count))
@@ -44,7 +52,7 @@ def assign_ranges(group: GroupSpec) -> GroupAssignment:
     }
     assignment: GroupAssignment = {}
     for member_id in member_ids:
-        ranges = {topic_id: topics[topic_id].take() for topic_id in group.members[member_id].topic_ids}
+        ranges = {topic_id: topics[topic_id].take() for topic_id in topics_of[member_id]}
         assignment[member_id] = {topic_id: numbers for topic_id, numbers in ranges.items() if numbers}
     return assignment
 

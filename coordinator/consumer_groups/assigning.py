@@ -8,7 +8,7 @@ from coordinator import records
 from coordinator.assignors import ASSIGNORS
 from coordinator.consumer_groups.client_side.choice import chosen_assignor, members_after
 from coordinator.consumer_groups.draft import Draft
-from coordinator.consumer_groups.group_spec import group_spec
+from coordinator.consumer_groups.group_spec import group_spec, target_before
 from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.consumer_groups.reconciliation import Target
 from coordinator.consumer_groups.subscription import GroupVersion
@@ -32,7 +32,9 @@ def target_for(
     )
     assignment = ASSIGNORS[assignor](spec)
     for member_id in spec.members:
-        before, after = group.target_assignment.get(member_id), assignment.get(member_id, {})
+        is_new = member_id == new.member_id
+        before = target_before(group, new) if is_new else group.target_assignment.get(member_id)
+        after = assignment.get(member_id, {})
         if before is None or not same_partitions(before, after) or member_id in group.target_details:
             draft.add(records.target_assignment(group.group_id, member_id, after))
     draft.add(records.target_epoch(group.group_id, version.epoch, draft.shard.now_ms))

@@ -29,10 +29,8 @@ def group_spec(
     previous = group.static_members.get(updated.instance_id) if updated.instance_id is not None else None
     if previous is not None and previous != updated.member_id:
         specs.pop(previous, None)
-        inherited = group.target_assignment.get(previous, {})
-    else:
-        inherited = group.target_assignment.get(updated.member_id, {})
-    specs[updated.member_id] = _member_spec(image, updated, names_of(updated), inherited)
+    before = target_before(group, updated)
+    specs[updated.member_id] = _member_spec(image, updated, names_of(updated), before or {})
     topic_ids = {topic_id for spec in specs.values() for topic_id in spec.topic_ids}
     topics = [topic for topic_id in topic_ids if (topic := image.by_id(topic_id)) is not None]
     return GroupSpec(
@@ -41,6 +39,12 @@ def group_spec(
         partition_counts={topic.topic_id: topic.partitions for topic in topics},
         assigned_to=group.assigned_to,
     )
+
+
+def target_before(group: ConsumerGroup, updated: ConsumerGroupMember) -> Partitions | None:
+    """Return the target of the updated member, or of the one that it replaces; None if neither has one."""
+    previous = group.static_members.get(updated.instance_id) if updated.instance_id is not None else None
+    return group.target_assignment.get(previous or "", group.target_assignment.get(updated.member_id))
 
 
 def _member_spec(

@@ -9,6 +9,8 @@ class Activity(msgspec.Struct):
     consumer_group_rebalances: int = 0
     """Group epochs that moved for a subscription, an assignor or a topic. As in Kafka, a member that leaves or is
     removed moves the epoch too and is not counted."""
+    share_group_rebalances: int = 0
+    """Group epochs of share groups that moved at a heartbeat."""
     completed_rebalances: int = 0
     """Classic groups that became stable."""
     offset_commits: int = 0

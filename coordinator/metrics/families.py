@@ -15,12 +15,14 @@ from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.consumer_groups.group import ConsumerGroup, ConsumerGroupState
 from coordinator.metrics.sensors import Sensors
 from coordinator.shard import Group, Shard
+from coordinator.share_groups.group import ShareGroup, ShareGroupState
 
 PREFIX = "kafka_server_group_coordinator_metrics_"
 
 GROUP_TYPES: Mapping[str, tuple[type[Group], type[StrEnum]]] = {
     "classic": (ClassicGroup, ClassicGroupState),
     "consumer": (ConsumerGroup, ConsumerGroupState),
+    "share": (ShareGroup, ShareGroupState),
 }
 """The types of groups by Kafka's names, with their states."""
 
@@ -36,6 +38,7 @@ class PartitionState(StrEnum):
 
 METERS = {
     "consumer_group_rebalances": ("consumer_group_rebalance", "consumer group rebalances"),
+    "share_group_rebalances": ("share_group_rebalance", "share group rebalances"),
     "completed_rebalances": ("group_completed_rebalance", "completed rebalances of classic groups"),
     "offset_commits": ("offset_commit", "committed offsets"),
     "offset_expirations": ("offset_expiration", "expired offsets"),

@@ -49,6 +49,7 @@ def heartbeat(shard: Shard, request: ShareGroupHeartbeatRequest, call: Call) -> 
         if bump:
             epoch += 1
             change.append(records.group_epoch(group.group_id, epoch, new_hash))
+            shard.activity.share_group_rebalances += 1
         group.metadata_refresh_deadline_ms = shard.now_ms + METADATA_REFRESH_INTERVAL_MS
         group.metadata_refresh_epoch = epoch
 

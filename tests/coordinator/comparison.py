@@ -52,16 +52,19 @@ def played_by_kafka(play: Play, name: str, bootstrap: str) -> tuple[Recording, b
     return Recording(version, prefix, backend.trace, script.transcript, log), backend.was_disturbed
 
 
-def played_by_us(play: Play, theirs: Recording) -> Script:
+def played_by_us(play: Play, theirs: Recording, *, is_shared: bool = False) -> Script:
     """The same with the times and ids of Kafka's run."""
-    script = Script(CoreBackend(theirs.trace), theirs.prefix)
+    script = Script(CoreBackend(theirs.trace, is_shared=is_shared), theirs.prefix)
     play(script)
     return script
 
 
-def check(play: Play, name: str, theirs: Recording) -> None:
-    """Play it here. Raises Differs with the first step, or the first record, that Kafka has otherwise."""
-    script = played_by_us(play, theirs)
+def check(play: Play, name: str, theirs: Recording, *, is_shared: bool = False) -> None:
+    """Play it here. Raises Differs with the first step, or the first record, that Kafka has otherwise.
+
+    ``is_shared``: other scenarios, and so their new topics, came to Kafka at the same time.
+    """
+    script = played_by_us(play, theirs, is_shared=is_shared)
     check_transcripts(script.transcript, theirs.transcript)
     assert isinstance(script.backend, CoreBackend)
     difference = check_logs(script.backend.log, theirs.log, SURPLUS.get(name, ()))
@@ -81,17 +84,25 @@ def check_transcripts(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
         raise Differs(f"{len(theirs)} steps in Kafka, {len(ours)} here, and as many as there are agree")
 
 
-def compare(play: Play, name: str, bootstrap: str) -> Recording:
+def compare(
+    play: Play,
+    name: str,
+    bootstrap: str,
+    keep: Callable[[Recording], None] = lambda _: None,
+    *,
+    is_shared: bool = False,
+) -> Recording:
     """Play on both. A difference is played again if the machine paused meanwhile: timers fired in Kafka only.
 
     It is played again once in any case, since a broker that is short of a core fires its timers late without anybody
-    seeing it. What Kafka really does otherwise, it does otherwise each time.
+    seeing it. What Kafka really does otherwise, it does otherwise each time. ``keep`` is given each run of Kafka.
     """
     steady_differences = 0
     for attempt in range(ATTEMPTS):
         theirs, was_disturbed = played_by_kafka(play, name, bootstrap)
+        keep(theirs)
         try:
-            check(play, name, theirs)
+            check(play, name, theirs, is_shared=is_shared)
         except AssertionError:
             steady_differences += not was_disturbed
             if steady_differences == STEADY_DIFFERENCES or attempt == ATTEMPTS - 1:

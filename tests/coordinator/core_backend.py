@@ -57,7 +57,7 @@ class CoreBackend:
     """A coordinator that is asked without a wire; everything is encoded and decoded once on the way all the same.
 
     With the trace of another run it is asked at the same times, and has the same topic ids and member ids. Without,
-    time passes only when a script says so.
+    time passes only when a script says so. ``is_shared``: before each request somebody creates a topic elsewhere.
     """
 
     def __init__(
@@ -66,7 +66,9 @@ class CoreBackend:
         *,
         config: CoordinatorConfig = CONFIG,
         start_ms: int = 1_000_000,
+        is_shared: bool = False,
     ) -> None:
+        self._is_shared = is_shared
         self.uuids = OfferedUuids(SeededUuids(1))
         self.log = MemoryLog()
         self.coordinator = GroupCoordinator(config, uuids=self.uuids, log=self.log)
@@ -87,6 +89,9 @@ class CoreBackend:
             assert sent is not None, "the other run had fewer requests"
             self._advance_to(self._start_ms + sent.at_ms)
             self.uuids.offer(sent.uuid)
+        if self._is_shared:
+            topic = TopicImage(Uuid(self._requests.to_bytes(16)), "elsewhere", 1)
+            self._update(self.image.with_topic(topic))
         request_type = type(request)
         carried = decode(request_type, version, encode(request, version))
         key = request_type.__schema__.api_key

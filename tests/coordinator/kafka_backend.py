@@ -19,7 +19,7 @@ from tests.coordinator.trace import HYPHENATED, Sent, Trace
 ARRIVAL_S = 0.3
 """How long Kafka takes at most to answer a request that need not wait."""
 ANSWER_S = 0.06
-"""How long it takes at most to answer one that waits, when its time has come."""
+"""How long it takes at most to answer one that waits, from the request that ends its time."""
 DISTURBANCE_S = 0.08
 """The scenarios leave more than this between a step and a timer."""
 
@@ -93,13 +93,12 @@ class KafkaPending:
 
     def arrive(self) -> None:
         """Wait until it has been served, or waits: other connections' requests are to come after it."""
-        self._is_answered_within(ARRIVAL_S)
+        self._is_answered_until(time.monotonic() + ARRIVAL_S)
 
     def is_answered(self) -> bool:
-        return self._is_answered_within(ANSWER_S)
+        return self._is_answered_until(self._backend.last_sent_s + ANSWER_S)
 
-    def _is_answered_within(self, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
+    def _is_answered_until(self, deadline: float) -> bool:
         while not self._connection.has_input():
             if time.monotonic() > deadline:
                 return False
@@ -128,22 +127,40 @@ class KafkaBackend:
         self._began = time.monotonic()
         self.trace = Trace()
         self.pause_s = 0.0
+        self.last_sent_s = time.monotonic()
         self._propagation = Propagation(self._admin.call, group_id)
         self._offsets_topic = OffsetsTopic(self._admin.call, group_id)
+        self._waiting: dict[str, list[int]] = {}
+        """The JoinGroups without a member id that were not answered yet, by instance id."""
         self._ids: dict[str, Uuid] = {}
         self._names: dict[Uuid, str] = {}
 
     def send(self, request: Message, version: int, client_id: str) -> KafkaPending:
         spare = self.free.setdefault(client_id, [])
         connection = spare.pop() if spare else self._open(client_id)
+        if isinstance(request, m.JoinGroupRequest) and request.group_instance_id and not request.member_id:
+            self._waiting.setdefault(request.group_instance_id, []).append(len(self.trace.sent))
         self.trace.sent.append(Sent(int((time.monotonic() - self._began) * 1000)))
         connection.send(request, version)
+        self.last_sent_s = time.monotonic()
         return KafkaPending(self, connection, request, version, len(self.trace.sent) - 1)
 
     def note(self, number: int, request: Message, response: Any) -> None:
-        """Remember the member id that the broker made for a request."""
+        """Remember the member id that the broker made for a request.
+
+        A JoinGroup of a static member may still wait for its answer when DescribeGroups shows its member id.
+        """
+        if isinstance(request, m.DescribeGroupsRequest):
+            for member in response.groups[0].members:
+                waiting = self._waiting.get(member.group_instance_id)
+                made = HYPHENATED.search(member.member_id)
+                if waiting and made is not None:
+                    self.trace.sent[waiting[-1]].uuid = Uuid(bytes.fromhex(made[0].replace("-", "")))
         if not isinstance(request, m.JoinGroupRequest | m.ConsumerGroupHeartbeatRequest) or request.member_id:
             return
+        waiting = self._waiting.get(getattr(request, "group_instance_id", None) or "", [])
+        if number in waiting:
+            waiting.remove(number)
         made = response.member_id or ""
         hyphenated = HYPHENATED.search(made)
         if hyphenated is not None:
@@ -199,6 +216,9 @@ class KafkaBackend:
         return self._offsets_topic.records()
 
     def close(self) -> None:
+        """Delete the topics, since thousands of scenarios may follow, and close the connections."""
+        topics = tuple(m.DeleteTopicsRequestTopic(topic_id=topic_id) for topic_id in self._ids.values())
+        self._admin.call(m.DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6)
         for connection in self._opened:
             connection.close()
 

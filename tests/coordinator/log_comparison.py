@@ -31,9 +31,12 @@ CLOCKS: dict[type[Message], tuple[str, ...]] = {
 NAMES: dict[type[Message], tuple[str, ...]] = {
     r.ConsumerGroupMetadataValue: ("metadata_hash",),
     r.ShareGroupMetadataValue: ("metadata_hash",),
+}
+"""Numbers that stand for something: equal here where, and only where, they are equal in Kafka."""
+VERSIONS: dict[type[Message], tuple[str, ...]] = {
     r.ConsumerGroupRegularExpressionValue: ("version",),
 }
-"""Numbers that stand for something: equal here where they are equal in Kafka."""
+"""Numbers that also count what happens elsewhere in Kafka's cluster: equal here where they are equal there."""
 SETS: dict[type[Message], tuple[str, ...]] = {
     r.ConsumerGroupTargetAssignmentMemberValue: ("topic_partitions",),
     r.ConsumerGroupCurrentMemberAssignmentValue: ("assigned_partitions", "partitions_pending_revocation"),
@@ -43,8 +46,9 @@ SETS: dict[type[Message], tuple[str, ...]] = {
     r.ShareGroupStatePartitionMetadataValue: ("initializing_topics", "initialized_topics", "deleting_topics"),
 }
 """What is a set in Kafka: topics with partitions, or members."""
-TOGETHER = RecordType.OFFSET_COMMIT.to_bytes(2, "big")
-"""Tombstones of offsets that are deleted together: Kafka writes them as it finds them in a hash table."""
+TOGETHER = {(RecordType.OFFSET_COMMIT, True), (RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, False)}
+"""Tombstones of offsets that are deleted together, and expressions that are resolved together: Kafka writes them as it
+finds them in a hash table."""
 NO_TIMES = (-1, 0)
 T = TypeVar("T")
 
@@ -73,15 +77,16 @@ def check_logs(ours: MemoryLog, theirs: Iterable[LoggedRecord], surplus: Sequenc
 
 
 def _in_order(records: list[T], as_bytes: Callable[[T], LoggedRecord]) -> list[T]:
-    """The records, with tombstones of ``TOGETHER`` that follow each other in the order of their keys."""
+    """The records, with those of ``TOGETHER`` that follow each other in the order of their keys."""
 
-    def key_of_tombstone(record: T) -> bytes:
+    def unordered(record: T) -> tuple[int, bool]:
         key, value = as_bytes(record)
-        return key if value is None and key.startswith(TOGETHER) else b""
+        return int.from_bytes(key[:2], "big"), value is None
 
     ordered: list[T] = []
-    for _, run in groupby(records, lambda record: bool(key_of_tombstone(record))):
-        ordered += sorted(run, key=key_of_tombstone)  # stable: other records stay where they are
+    for kind, run in groupby(records, unordered):
+        same = list(run)
+        ordered += sorted(same, key=lambda record: as_bytes(record)[0]) if kind in TOGETHER else same
     return ordered
 
 
@@ -107,6 +112,10 @@ def _adapted(ours: CoordinatorRecord, theirs: CoordinatorRecord, names: dict[Any
         is_same = names.setdefault((field, "ours", our), their) == their
         is_same = names.setdefault((field, "theirs", their), our) == our and is_same
         if is_same and (our == 0) == (their == 0):
+            changes[field] = their
+    for field in VERSIONS.get(type(value), ()):
+        our, their = getattr(value, field), getattr(known, field)
+        if names.setdefault((field, "theirs", their), our) == our:
             changes[field] = their
     for field in SETS.get(type(value), ()):
         changes[field] = _reordered(getattr(value, field), getattr(known, field))

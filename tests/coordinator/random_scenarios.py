@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from protocol_codecs import all_messages as m
 from tests.coordinator.script import Classic, Member, Script
@@ -9,13 +10,41 @@ from tests.coordinator.script.backend import Pending
 
 TOPICS = {"foo": 5, "bar": 3, "baz": 4}
 STEPS = 70
+REGEXES = ("foo.*", "ba[rz]", "ba.*", ".*", "nothing", "", "((")
+RESOLUTION_MS = 80
+"""How long Kafka takes at most to resolve expressions after the answer; here it is at once."""
+REFRESH_MS = 10_100
+"""After so long a group's expressions may be resolved again."""
+TIMEOUT_MS = 60_000
+"""Of sessions and rebalances: none ends, since Kafka's would end at other steps when the machine is slow."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Which members come to a group."""
+
+    classic: float = 0.0
+    """The part of them that speaks the classic protocol."""
+    instance_ids: tuple[str | None, ...] = (None,)
+    regex: float = 0.0
+    """The part of the others that subscribes by regular expression."""
+
+
+KINDS = {
+    "consumer": Kind(),
+    "classic": Kind(classic=1, instance_ids=(None, None, "i1")),
+    "mixed": Kind(classic=0.3, instance_ids=(None, None, "i1", "i2")),
+    "static": Kind(classic=0.2, instance_ids=("i1", "i2", "i3")),
+    "regex": Kind(classic=0.1, instance_ids=(None, None, None, "i1"), regex=0.7),
+}
 
 
 class RandomGroup:
-    """Members of both protocols, static and dynamic, that do and claim what they like."""
+    """Members, static and dynamic, that do and claim what they like."""
 
-    def __init__(self, script: Script, seed: int) -> None:
+    def __init__(self, script: Script, seed: int, kind: Kind = KINDS["mixed"]) -> None:
         self.s = script
+        self.kind = kind
         self.random = random.Random(seed)  # noqa: S311  the same steps in every run
         self.members: list[Member] = []
         self.classics: list[Classic] = []
@@ -24,15 +53,18 @@ class RandomGroup:
         self.made = 0
 
     @staticmethod
-    def player(seed: int) -> Callable[[Script], None]:
+    def player(seed: int, kind: str = "mixed") -> Callable[[Script], None]:
         """Plays this seed's scenario."""
-        return lambda script: RandomGroup(script, seed).play()
+        return lambda script: RandomGroup(script, seed, KINDS[kind]).play()
 
     def play(self) -> None:
-        self.s.configure(interval=0)
+        self.s.configure(interval=0, session=TIMEOUT_MS)
+        refresh = self.random.randrange(STEPS * 3) if self.kind.regex else None
         for name, partitions in TOPICS.items():
             self.s.topic(name, partitions)
-        for _ in range(STEPS):
+        for number in range(STEPS):
+            if number == refresh:
+                self.s.pass_time(REFRESH_MS)
             self.random.choices(
                 [
                     self.new_step,
@@ -42,8 +74,10 @@ class RandomGroup:
                     self.topic_grows,
                     self.topic_is_replaced,
                 ],
-                weights=[60, 25 if self.classics else 0, 14, 5, 1, 1],
+                weights=[0 if self.kind.classic == 1 else 60, self.classic_weight(), 14, 5, 1, 1],
             )[0]()
+            if self.kind.regex:
+                self.s.pass_time(RESOLUTION_MS)
             self.collect()
             if self.random.random() < 0.1:
                 self.s.describe()
@@ -54,20 +88,24 @@ class RandomGroup:
     def someone_comes(self) -> None:
         self.made += 1
         name = f"m{self.made}"
-        instance_id = self.random.choice([None, None, "i1", "i2"])
+        instance_id = self.random.choice(self.kind.instance_ids)
         topics = self.some_topics()
-        if self.random.random() < 0.3:
+        if self.random.random() < self.kind.classic:
             protocols = self.random.choice([("range",), ("cooperative-sticky",), ("range", "roundrobin")])
-            self.classics.append(Classic(self.s, name, topics, instance_id, protocols))
+            timeouts = {"session_timeout_ms": TIMEOUT_MS, "rebalance_timeout_ms": TIMEOUT_MS}
+            self.classics.append(Classic(self.s, name, topics, instance_id, protocols, **timeouts))
             return
+        by_regex = self.random.random() < self.kind.regex
         member = Member(
             self.s,
             name,
             f"{self.s.prefix}-{name}",
-            topics,
-            instance_id=instance_id,
+            None if by_regex and self.random.random() < 0.5 else topics,
+            self.random.choice(REGEXES[:-1]) if by_regex else None,
+            instance_id,
             rack_id=self.random.choice([None, "rack-a", "rack-b"]),
             assignor=self.random.choice([None, "uniform", "range"]),
+            rebalance_timeout_ms=TIMEOUT_MS,
         )
         self.members.append(member)
         member.join()
@@ -85,6 +123,7 @@ class RandomGroup:
             (4, lambda: member.full(self.part_of(member), epoch=self.near(member.epoch))),
             (4, lambda: member.heartbeat("beats at another epoch", self.near(member.epoch))),
             (5, lambda: member.subscribe(*self.some_topics())),
+            (15 if self.kind.regex else 0, lambda: self.matches(member, self.random.choice(REGEXES))),
             (5, member.join),
             (4, lambda: self.wants(member, self.random.choice(["uniform", "range"]))),
             (5, lambda: self.leaves(member, -1)),
@@ -94,6 +133,9 @@ class RandomGroup:
         ]  # fmt: skip
         self.random.choices([step for _, step in steps], weights=[weight for weight, _ in steps])[0]()
 
+    def classic_weight(self) -> int:
+        return 0 if not self.classics else 60 if self.kind.classic == 1 else 25
+
     def classic_step(self) -> None:
         classic = self.random.choice(self.classics)
         if classic.name in self.joining or classic.name in self.syncing:
@@ -102,6 +144,12 @@ class RandomGroup:
             [self.joins, self.syncs, self.beats, self.goes, self.commits], weights=[35, 30, 20, 6, 9]
         )[0]
         step(classic)
+
+    def matches(self, member: Member, regex: str) -> None:
+        expression = self.s.full(regex) if regex else ""
+        answer = member.heartbeat("matches", member.epoch, subscribed_topic_regex=expression)
+        if answer["error"] == "NONE":
+            member.regex = regex
 
     def wants(self, member: Member, assignor: str) -> None:
         member.heartbeat("wants", member.epoch, server_assignor=assignor)

@@ -10,8 +10,7 @@ import pytest
 
 from tests.coordinator.comparison import check, compare
 from tests.coordinator.conftest import BOOTSTRAP, OVERRIDES
-from tests.coordinator.random_scenarios import RandomGroup
-from tests.coordinator.random_share import RandomShareGroup
+from tests.coordinator.random_kinds import ALL_KINDS, player
 from tests.coordinator.scenarios import SCENARIOS
 from tests.coordinator.trace import Recording
 from tests.skips import not_here
@@ -39,14 +38,9 @@ def test_kafka_did_the_same(name: str):
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("seed", range(12))
-def test_kafka_does_the_same_at_random(seed: int, kafka_bootstrap: str):
-    compare(RandomGroup.player(seed), f"random-{seed}", kafka_bootstrap)
-
-
-@pytest.mark.kafka
-@pytest.mark.parametrize("seed", range(8))
-def test_kafka_does_the_same_with_random_share_groups(seed: int, kafka_bootstrap: str):
-    if BOOTSTRAP in os.environ:
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_kafka_does_the_same_at_random(kind: str, seed: int, kafka_bootstrap: str):
+    if kind == "share" and BOOTSTRAP in os.environ:
         not_here(f"needs a Kafka with {OVERRIDES}, which one that is named in {BOOTSTRAP} need not have")
-    compare(RandomShareGroup.player(seed), f"random-share-{seed}", kafka_bootstrap)
+    compare(player(kind, seed), f"random-{kind}-{seed}", kafka_bootstrap)

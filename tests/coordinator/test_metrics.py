@@ -87,6 +87,7 @@ def test_the_scenarios_end_in_states_that_differ():
         ("consumer", "Empty"),
     } <= set(seen)
     assert ("consumer", "Reconciling") in seen
+    assert {("share", "Stable"), ("share", "Empty")} <= set(seen)
     assert offsets > 5
 
 
@@ -142,6 +143,21 @@ def test_consumer_group_rebalances_are_counted_as_kafka_counts_them():
     script.member("C", topics=None, regex="f.*").join()
     script.pass_time(10)
     assert count() == 4  # by its resolution
+
+
+def test_share_group_rebalances_are_counted():
+    """A subscription, a topic and partitions that got their state count; that a member leaves does not."""
+    backend = CoreBackend()
+    script = Script(backend, "s")
+    script.topic("foo", 2)
+    a, b = script.sharing("A"), script.sharing("B")
+
+    counts = []
+    for step in (a.join, a.beat, b.join, b.leave, lambda: script.add_partitions("foo", 3), a.beat):
+        step()
+        counts.append(backend.coordinator.shard.activity.share_group_rebalances)
+
+    assert counts == [1, 2, 3, 3, 3, 4]
 
 
 def test_completed_rebalances_of_classic_groups():

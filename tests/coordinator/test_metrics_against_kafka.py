@@ -148,6 +148,20 @@ def becomes_a_consumer_group(s: Script) -> None:
     s.member("N").join()
 
 
+def share_stable(s: Script) -> None:
+    s.topic("foo", 4)
+    s.sharing("A").join()  # a heartbeat may come before its partitions have state, so there is none
+
+
+def share_empty(s: Script) -> None:
+    s.topic("foo", 4)
+    a, b = s.sharing("A"), s.sharing("B")
+    a.join()
+    b.join()
+    a.leave()
+    b.leave()
+
+
 PLAYS: tuple[Callable[[Script], None], ...] = (
     consumer_stable,
     consumer_assigning,
@@ -158,6 +172,8 @@ PLAYS: tuple[Callable[[Script], None], ...] = (
     classic_completing,
     offsets_alone,
     becomes_a_consumer_group,
+    share_stable,
+    share_empty,
 )
 
 
@@ -167,6 +183,8 @@ def cluster() -> Iterator[Cluster]:
     overrides = {
         "group.consumer.max.session.timeout.ms": str(LASTS_MS),
         "group.consumer.session.timeout.ms": str(LASTS_MS),
+        "group.share.max.session.timeout.ms": str(LASTS_MS),
+        "group.share.session.timeout.ms": str(LASTS_MS),
     }
     started = Cluster(RUN / f"metrics-{os.getpid()}", version=VERSION, overrides=overrides)
     try:
@@ -224,7 +242,13 @@ def counted(values: Shown) -> Shown:
 
 
 def test_kafka_counts_the_same(cluster: Cluster, tmp_path: Path):
-    config = replace(CONFIG, consumer_session_timeout_ms=LASTS_MS, consumer_max_session_timeout_ms=LASTS_MS)
+    config = replace(
+        CONFIG,
+        consumer_session_timeout_ms=LASTS_MS,
+        consumer_max_session_timeout_ms=LASTS_MS,
+        share_session_timeout_ms=LASTS_MS,
+        share_max_session_timeout_ms=LASTS_MS,
+    )
     before = jmx(cluster, tmp_path / "log")
     backends, shards = [], []
     for play in PLAYS:
@@ -248,6 +272,7 @@ def test_kafka_counts_the_same(cluster: Cluster, tmp_path: Path):
 
     assert not any(counted(before).values())
     assert all(expected["consumer_group_count", s] for s in ("Stable", "Assigning", "Reconciling", "Empty"))
+    assert all(expected["share_group_count", s] for s in ("Stable", "Empty"))
     assert all(
         expected["classic_group_count", s]
         for s in ("Stable", "PreparingRebalance", "CompletingRebalance", "Empty")

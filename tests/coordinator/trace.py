@@ -56,7 +56,8 @@ class Recording:
     transcript: list[Any]
     log: list[LoggedRecord]
 
-    def write(self, name: str) -> None:
+    def text(self) -> str:
+        """The recording as JSON, a step or a record a line."""
         content = {
             "kafka": self.kafka,
             "prefix": self.prefix,
@@ -65,13 +66,21 @@ class Recording:
             "transcript": self.transcript,
             "log": [[key.hex(), None if value is None else value.hex()] for key, value in self.log],
         }
+        lines = ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in content.items())
+        return f"{{\n{lines}\n}}\n"
+
+    def write(self, name: str) -> None:
         RECORDINGS.mkdir(exist_ok=True)
-        text = ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in content.items())
-        (RECORDINGS / f"{name}.json").write_text(f"{{\n{text}\n}}\n")
+        (RECORDINGS / f"{name}.json").write_text(self.text())
 
     @classmethod
     def read(cls, name: str) -> "Recording":
-        content = json.loads((RECORDINGS / f"{name}.json").read_text())
+        return cls.of((RECORDINGS / f"{name}.json").read_text())
+
+    @classmethod
+    def of(cls, text: str) -> "Recording":
+        """What :meth:`text` wrote."""
+        content = json.loads(text)
         sent = [Sent(at_ms, text and uuid_from_text(text)) for at_ms, text in content["sent"]]
         topics = [TopicImage(uuid_from_text(text), name, count) for text, name, count in content["topics"]]
         log = [

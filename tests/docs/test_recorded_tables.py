@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tools import commits_table, compiled_table, start_together_table
+from tools import commits_table, compiled_table, coordinator_random_table, start_together_table
 from tools.recorded_tables import TABLES
 
 ABOUT = {"kafka": "4.4.0", "commit": "abcdef0", "date": "2026-11-29", "load": 1.5, "command": "python -m x"}
@@ -66,3 +66,16 @@ def test_forms_are_compared_by_the_medians_of_their_rounds():
     table = compiled_table.table(run)
     assert "translated Heartbeat, µs | 100 (90 to 110) | 85 (75 to 95) | -15% |" in table
     assert "7 extension modules of 3 MiB, which took 1.5 minutes of processor time" in table
+
+
+def test_random_scenarios_are_added_up_and_differences_named():
+    run = {
+        "scenarios": {"static": {"played": 1200, "differ": 0}, "share": {"played": 30, "differ": 2}},
+        "differences": {"Kafka: beats | embedded: beats": ["share 3", "share 7"]},
+        "steps": 90_000,
+        "records": 120_000,
+        "scenarios_an_hour": 3_600,
+    }
+    table = coordinator_random_table.table(run)
+    assert "| static | 1,200 | 0 |\n| share | 30 | 2 |\n| all | **1,230** | **2** |\n" in table
+    assert table.endswith("an hour.\n- 2 of `Kafka: beats | embedded: beats`: share 3, share 7\n")

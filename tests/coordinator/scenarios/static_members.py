@@ -117,3 +117,20 @@ def static_member_becomes_another(s: Script) -> None:
     b.settle()
     again.settle()
     s.describe()
+
+
+@scenario
+def static_member_returns_to_the_target_that_it_had(s: Script) -> None:
+    """Another subscription bumps the epoch, but the new target is the inherited one: it is not written again."""
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    a, b = s.member("A", instance_id="one"), s.member("B")
+    a.join()
+    b.join()
+    a.settle()
+    b.settle()
+    a.leave(-2)
+    again = s.member("A2", instance_id="one", topics=("foo", "missing"))
+    again.join()
+    again.settle()
+    s.describe()

@@ -121,6 +121,46 @@ def regular_expressions(s: Script) -> None:
 
 
 @scenario
+def expressions_are_resolved_together(s: Script) -> None:
+    """Ten seconds after the first was resolved, those that came since then are, too."""
+    for name in ("foo-1", "foo-2", "bar"):
+        s.topic(name, 2)
+    s.configure(interval=0, session=30_000)
+    first = s.member("A", topics=None, regex="foo.*")
+    first.join()
+    s.pass_time(300)
+    later = [
+        s.member(name, topics=None, regex=regex)
+        for name, regex in zip("BCDE", ("b.*", ".*", "x", "foo-2"), strict=True)
+    ]
+    for member in later:
+        member.join()
+    s.describe()
+    s.pass_time(10_100)
+    first.beat()
+    s.pass_time(300)
+    for member in (first, *later, first, *later):
+        member.settle()
+    s.describe()
+
+
+@scenario
+def a_newcomer_without_topics_leaves_the_others_none(s: Script) -> None:
+    """Its heartbeat does not count the subscriptions again, so the range assignor takes its topics, none, for all."""
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    a = s.member("A", topics=None, regex="foo.*", assignor="range")
+    a.join()
+    s.pass_time(300)
+    s.member("B", topics=(), instance_id="one").join()
+    a.settle()
+    s.describe()
+    a.subscribe("foo")
+    a.settle()
+    s.describe()
+
+
+@scenario
 def groups_without_topics(s: Script) -> None:
     """Members that subscribe to nothing, or to topics that do not exist, are members all the same."""
     s.configure(interval=0)
