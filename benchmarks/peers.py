@@ -106,9 +106,10 @@ class Bench:
 
     def saturated(self, way: Way, _turn: int) -> _Found:
         """Return what one way takes at most, and how long a small client waits beside a bulk one."""
-        found = {
-            f"requests_s_{count}": requests_per_s(way, count, self.topics["consume"]) for count in CONNECTIONS
-        }
+        found: _Found = {}
+        for count in CONNECTIONS:
+            rate, closed = requests_per_s(way, count, self.topics["consume"])
+            found |= {f"requests_s_{count}": rate, f"closed_of_{count}": closed}
         read = partial(throughput.apart, "consume", way.bootstrap, self.topics["consume"], self.records)
         with ThreadPoolExecutor(2) as two:
             found["two_consumers_mb_s"] = sum(
@@ -129,10 +130,10 @@ class Bench:
         return found
 
 
-def requests_per_s(way: Way, count: int, topic: str) -> float:
+def requests_per_s(way: Way, count: int, topic: str) -> tuple[float, int]:
     """Return how many requests of 100 bytes are answered a second if so many connections have one in flight each.
 
-    Each connection has a client id of its own; all come from one address.
+    Each connection has a client id of its own; all come from one address. Also returns how many the other side closed.
     """
     host, _, port = leader(way.bootstrap).rpartition(":")
     answers = 0
@@ -159,8 +160,8 @@ def requests_per_s(way: Way, count: int, topic: str) -> float:
             while (took := time.perf_counter() - began) < seconds:
                 for descriptor, _ in epoll.poll(seconds - took):
                     if not connections[descriptor].is_open_after_reading():
-                        raise ConnectionError(f"a connection to {host}:{port} was closed")
-        return answers / took
+                        epoll.unregister(connections.pop(descriptor).socket)
+        return answers / took, count - len(connections)
 
 
 def _p99(times: list[float]) -> float:

@@ -29,6 +29,7 @@ MEASURES = {
     "start_s": ("from start to the first accept, s", 2),
     "requests_s_200": ("requests/s of 200 connections", 0),
     "requests_s_5000": ("requests/s of 5,000 connections", 0),
+    "closed_of_5000": ("of these, closed by the other side", 0),
     "two_consumers_mb_s": ("two consumers, MB/s", 0),
     "small_alone_p99_us": ("request of a small client, p99, µs", 0),
     "small_beside_bulk_p99_us": ("the same beside a bulk consumer, p99, µs", 0),
