@@ -17,9 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import growth, latency, members, share_throughput, throughput
-from benchmarks.lib import plain_relay, trio_relay
+from benchmarks.lib import trio_relay
 from benchmarks.lib.test_bed import BUILD, REPLICAS, gateway, kafka, kafka_version, of_fleet
-from tools import haproxy
 from tools.kafka.cluster import ExtraListener
 from tools.kafka.ports import LOOPBACK, free_ports
 from tools.kafka.tls_files import TlsFiles
@@ -33,7 +32,7 @@ _LATENCIES = {
     "first_join": "first JoinGroup of a connection",
     "next_join": "next JoinGroup of it",
 }
-_HOW = {latency.PROXIED: "", latency.BY_HAPROXY: "; HAProxy ", latency.BY_TRIO: "; a bare relay on trio "}
+_HOW = {latency.PROXIED: "", latency.BY_TRIO: "; a bare relay on trio "}
 LESS_ON_TLS = 2
 """By so much fewer records on TLS: the client and the broker are slower there as well."""
 
@@ -45,14 +44,10 @@ def latencies(rounds: int) -> Any:
         several = stack.enter_context(
             gateway(cluster.bootstrap, "latency-several", more="sole_process: false\n")
         )
-        relays = {latency.BY_TRIO: trio_relay.relay, latency.BY_HAPROXY: plain_relay.relay}
-        if not haproxy.program():
-            del relays[latency.BY_HAPROXY]
-        addresses = {}
-        for (name, relay), port in zip(relays.items(), free_ports(len(relays)), strict=True):
-            stack.enter_context(relay(port, cluster.bootstrap))
-            addresses[name] = f"{LOOPBACK}:{port}"
-        return latency.measure(cluster.bootstrap, sole, several, addresses, rounds=rounds)
+        (port,) = free_ports(1)
+        stack.enter_context(trio_relay.relay(port, cluster.bootstrap))
+        relays = {latency.BY_TRIO: f"{LOOPBACK}:{port}"}
+        return latency.measure(cluster.bootstrap, sole, several, relays, rounds=rounds)
 
 
 def fleet_heartbeats(rounds: int) -> Any:
@@ -70,23 +65,12 @@ def fleet_heartbeats(rounds: int) -> Any:
 
 
 def throughputs(runs: int, records: int) -> Any:
-    """Measure throughput directly, through Epochgate, and through HAProxy if it is installed."""
-    with contextlib.ExitStack() as stack:
-        listeners = []
-        if haproxy.program():
-            (port,) = free_ports(1)
-            listeners.append(ExtraListener(plain_relay.LISTENER, "PLAINTEXT", advertised_ports=[port]))
-        else:
-            print("  haproxy is not installed: without the comparison with a plain relay", flush=True)
-        cluster = stack.enter_context(kafka(*listeners))
-        proxy = stack.enter_context(gateway(cluster.bootstrap, "throughput"))
+    """Measure throughput directly and through Epochgate."""
+    with kafka() as cluster, gateway(cluster.bootstrap, "throughput") as proxy:
         ways = {
             "direct": throughput.Way(cluster.bootstrap),
             "proxied": throughput.Way(proxy.bootstrap, proxy.process.pid),
         }
-        if listeners:
-            pid = stack.enter_context(plain_relay.relay(port, cluster.bootstrap_of(plain_relay.LISTENER)))
-            ways["haproxy"] = throughput.Way(f"{LOOPBACK}:{port}", pid)
         return throughput.measure(ways, runs=runs, records=records)
 
 
@@ -131,7 +115,7 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
     for on, (what, one) in both:
         table.append(
             (f"{what}{on}, 1 KiB records, MB/s", str(one["direct_mb_s"]), str(one["proxied_mb_s"]),
-             f"ratio {_ratio(one, 'proxied')}{_of_relay(one)}", f">= {one['target']}", _said(one["met"]))
+             f"ratio {_ratio(one)}", f">= {one['target']}", _said(one["met"]))
         )  # fmt: skip
     for what, name in _LATENCIES.items():
         if (one := report.get("latency", {}).get(what)) is not None:
@@ -164,14 +148,10 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
     return table
 
 
-def _ratio(one: dict[str, Any], way: str) -> str:
+def _ratio(one: dict[str, Any]) -> str:
     """Return the median and the quartiles."""
-    low, high = one[f"{way}_quartiles"]
-    return f"{one[f'{way}_ratio']} ({low} to {high})"
-
-
-def _of_relay(one: dict[str, Any]) -> str:
-    return f"; HAProxy {_ratio(one, 'haproxy')}" if "haproxy_ratio" in one else ""
+    low, high = one["proxied_quartiles"]
+    return f"{one['proxied_ratio']} ({low} to {high})"
 
 
 def _said(met: bool) -> str:

@@ -5,15 +5,14 @@ JoinGroup is a new member's, which brokers and the proxy answer with a member id
 connection, for which the proxy asks the broker whether its sender may read the group, and later ones.
 
 Each round sends one request each way, in turn, so that whatever else the machine does hits all alike. The client is one
-thread with blocking sockets; the times are those of the whole exchange as the client sees it. HAProxy as a plain relay
-(``benchmarks.lib.plain_relay``) shows what of it any process in between takes, and a bare relay on trio
-(``benchmarks.lib.trio_relay``) what any takes on this event loop.
+thread with blocking sockets; the times are those of the whole exchange as the client sees it. A bare relay on trio
+(``benchmarks.lib.trio_relay``) shows what of it any process takes on this event loop.
 """
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -27,6 +26,7 @@ from protocol_codecs.messages.list_offsets import (
     ListOffsetsRequestPartition,
     ListOffsetsRequestTopic,
 )
+from proxy.wire.framing import request_frame
 
 ROUNDS = 6000
 WARM_UP = 800
@@ -38,8 +38,9 @@ TARGET_RATIO_OF_A_FLEET = 1.05
 TARGETS_US = {"request": 150.0, "heartbeat": 150.0, "heartbeat_of_several": 150.0, "passing_heartbeat": 50.0}
 """The target: the most that may be added to the median."""
 _MEMBER_ID_REQUIRED = (79).to_bytes(2, "big")
-DIRECT, PROXIED, BY_HAPROXY, BY_TRIO = "direct", "proxied", "haproxy", "trio"
+DIRECT, PROXIED, BY_TRIO = "direct", "proxied", "trio"
 ONLY_PROCESS = "only process"
+Name = TypeVar("Name", bound=Hashable)
 
 
 def measure(
@@ -164,15 +165,15 @@ def leader(bootstrap: str) -> str:
 
 
 def in_turn(
-    exchanges: dict[tuple[str, str], Callable[[], None]], rounds: int
-) -> dict[tuple[str, str], list[float]]:
+    exchanges: Mapping[Name, Callable[[], None]], rounds: int, warm_up: int = WARM_UP
+) -> dict[Name, list[float]]:
     """Microseconds of each exchange, which take turns for so many rounds and some more to warm up."""
-    times: dict[tuple[str, str], list[float]] = {name: [] for name in exchanges}
-    for n in range(rounds + WARM_UP):
+    times: dict[Name, list[float]] = {name: [] for name in exchanges}
+    for n in range(rounds + warm_up):
         for name, exchange in exchanges.items():
             started = time.perf_counter()
             exchange()
-            if n >= WARM_UP:
+            if n >= warm_up:
                 times[name].append((time.perf_counter() - started) * 1e6)
     return times
 
@@ -185,16 +186,22 @@ def quantiles(times: list[float]) -> dict[str, float]:
 
 def small_request(line: Line, topic: str) -> Callable[[], None]:
     """Return ListOffsets of one partition: relayed by its header, and answered by a broker from memory."""
+    frame = small_frame(topic, line.client_id)
+    return lambda: _checked(line.exchange(frame), 14 + 4)
+
+
+def small_frame(topic: str, client_id: str) -> bytes:
+    """Return its 100 bytes, to which the client id is lengthened."""
     partition = ListOffsetsRequestPartition(partition_index=0, timestamp=-1)
     message = ListOffsetsRequest(
         replica_id=-1, topics=(ListOffsetsRequestTopic(name=topic, partitions=(partition,)),)
     )
-    short = line.frame(ApiKey.LIST_OFFSETS, 5, message)
-    line.client_id = "c" * (len(line.client_id) + SMALL_REQUEST - len(short))
-    frame = line.frame(ApiKey.LIST_OFFSETS, 5, message)
+    short = request_frame(ApiKey.LIST_OFFSETS, 5, 1, client_id, message)
+    client_id += "c" * (SMALL_REQUEST - len(short))
+    frame = request_frame(ApiKey.LIST_OFFSETS, 5, 1, client_id, message)
     if len(frame) != SMALL_REQUEST:
         raise RuntimeError(f"a request of {len(frame)} bytes")
-    return lambda: _checked(line.exchange(frame), 14 + 4)
+    return frame
 
 
 def heartbeat_of(member: ClassicMember | NativeMember) -> Callable[[], None]:

@@ -1,9 +1,8 @@
-"""Measures the throughput of real clients (librdkafka): direct, through the proxy, and through HAProxy.
+"""Measures the throughput of real clients (librdkafka), direct and through the proxy.
 
 The ways take turns, each run in a new process, and the median of the ratios of neighbours counts: other load on the
 machine hits all alike. Many short runs are better than few long ones, because the machine's speed varies from one
-second to the next; the quartiles show how far the median can be trusted. HAProxy (``benchmarks.lib.plain_relay``) shows
-how much of the cost any process in between would have.
+second to the next; the quartiles show how far the median can be trusted.
 """
 
 import json
@@ -107,17 +106,22 @@ def measure(
     ways: dict[str, Way], *, runs: int = RUNS, records: int = RECORDS, security: Security = NONE
 ) -> dict[str, Any]:
     """Measure both directions by each way, of which "direct" and "proxied" are two; all have the same ``security``."""
-    direct = ways["direct"].bootstrap
-    admin = AdminClient({"bootstrap.servers": direct, **security})
-    topics = {name: f"throughput-{name}-{uuid4().hex[:8]}" for name in ("consume", "produce")}
-    for topic in topics.values():
-        config = {"retention.bytes": str(2 * records * RECORD), "segment.bytes": str(256 * 1024 * 1024)}
-        admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
-    produce(direct, topics["consume"], records, security)
+    topics = new_topics(ways["direct"].bootstrap, records, security)
     return {
         "consumer": _compare("consume", ways, topics["consume"], runs, records, security),
         "producer": _compare("produce", ways, topics["produce"], runs, records, security),
     }
+
+
+def new_topics(bootstrap: str, records: int, security: Security = NONE) -> dict[str, str]:
+    """Return a topic to "consume" so many records from, and one to "produce" them to."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **security})
+    topics = {name: f"{name}-{uuid4().hex[:8]}" for name in ("consume", "produce")}
+    for topic in topics.values():
+        config = {"retention.bytes": str(2 * records * RECORD), "segment.bytes": str(256 * 1024 * 1024)}
+        admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
+    produce(bootstrap, topics["consume"], records, security)
+    return topics
 
 
 def _compare(

@@ -10,6 +10,7 @@ from tools import (
     identity_table,
     live_move_table,
     outage_table,
+    peers_table,
     start_together_table,
     truth_table,
 )
@@ -22,6 +23,7 @@ TABLES = (
     identity_table.RUNS,
     live_move_table.RUNS,
     outage_table.OUTAGES,
+    peers_table.RUNS,
     start_together_table.RUNS,
     truth_table.RUNS,
 )

@@ -19,7 +19,7 @@ LISTENER = "RELAYED"
 _CONFIG = """\
 global
   nbthread 1
-  maxconn 1000
+  maxconn 6000
 defaults
   mode tcp
   option splice-request

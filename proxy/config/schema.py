@@ -199,8 +199,8 @@ class Config(Section, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=64,
-            description="Processes that serve the ports together. All connections of one client address go to the "
-            "same of them.",
+            description="Processes that serve the ports together. All connections of one client go to the same of "
+            "them: of an address and, without TLS, a client id.",
         ),
     ] = 1
     experimental: Annotated[

@@ -117,7 +117,7 @@ class ProxyHeaders:
         """
         connection.settimeout(0)
         while parser.header is None:
-            data = await _peek(connection, MAX_HEADER)
+            data = await peek(connection, MAX_HEADER)
             if not data:
                 return None
             connection.recv(parser.feed(data))
@@ -126,7 +126,7 @@ class ProxyHeaders:
             self._metrics.proxy_headers.labels("client").inc()
             return host
         # A health check ends here. Anything else is a connection of the balancer's own.
-        if not await _peek(connection, 1):
+        if not await peek(connection, 1):
             return None
         self._metrics.proxy_headers.labels("peer").inc()
         return peer_host
@@ -159,7 +159,7 @@ class ProxyHeaders:
             )
 
 
-async def _peek(connection: socket.socket, n: int) -> bytes:
+async def peek(connection: socket.socket, n: int) -> bytes:
     """Wait for bytes and return up to ``n`` of them, which stay in the socket; empty at the end of the stream.
 
     :raises OSError: the connection broke.

@@ -32,7 +32,7 @@ from proxy.runtime.log_setup import configure, count_suppressed_lines
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.transport.listeners import BindError, Ports, bind, port_of
 from proxy.transport.tls_errors import TlsFilesError
-from proxy.workers.affinity import worker_of
+from proxy.workers.affinity import FirstRequests, worker_of
 from proxy.workers.control_messages import COMMAND, HandoffHeader, PortKey, Reconfigure, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
 from proxy.workers.reconfiguration import WorkersPrepared
@@ -94,6 +94,7 @@ class Supervisor:
                 bound_so_far.callback(self.control.close)
             bound_so_far.pop_all()
         self._admin_port = port_of(self._admin_socket)
+        self._first_requests = FirstRequests(self.metrics)
         self._reconfiguring = trio.Lock()
         self._may_reconfigure = trio.Event()
         self._throttle = LogThrottle()
@@ -334,7 +335,7 @@ class Supervisor:
 
     async def _accept_connections(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            self._ports.start(nursery, self._hand_over)
+            self._ports.start(nursery, partial(self._identify, nursery))
             nursery.start_soon(self._ports.sync, self._down_ports)
             nursery.start_soon(self._poll_metrics)
             if self.control is not None:
@@ -346,8 +347,16 @@ class Supervisor:
             await self._stopping.wait()
             nursery.cancel_scope.cancel()
 
-    def _hand_over(self, key: PortKey, connection: socket.socket, host: str) -> None:
-        worker = self._workers[worker_of(host, len(self._workers))]
+    def _identify(self, nursery: trio.Nursery, key: PortKey, connection: socket.socket, host: str) -> None:
+        """Hand a connection over, once it is known which client of its host it is of."""
+        hand_over = partial(self._hand_over, key, connection, host)
+        if self._config.limits.max_connections_per_address == Limits().max_connections_per_address:
+            nursery.start_soon(self._first_requests.read, connection, hand_over)
+        else:
+            hand_over("")
+
+    def _hand_over(self, key: PortKey, connection: socket.socket, host: str, client_id: str) -> None:
+        worker = self._workers[worker_of(host, len(self._workers), client_id)]
         if not worker.queue.add(HandoffHeader(key, host), connection):
             connection.close()
             self.metrics.connections_refused.labels("no_worker").inc()

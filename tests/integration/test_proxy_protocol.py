@@ -30,8 +30,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("haproxy_installed")]
 
 FRONT, BALANCER, BEHIND = "127.0.0.30", "127.0.0.40", "127.0.0.31"
 STRANGER = "127.0.0.66"
+CLIENT_ID = "epochgate-raw"
 CLIENTS = {
-    worker: next(host for host in (f"127.0.0.{n}" for n in range(100, 200)) if worker_of(host, 2) == worker)
+    worker: next(
+        host for host in (f"127.0.0.{n}" for n in range(100, 200)) if worker_of(host, 2, CLIENT_ID) == worker
+    )
     for worker in (0, 1)
 }
 """A client's address of each of two workers."""

@@ -7,19 +7,25 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.kafka.ports import LOOPBACK
 from tools.kroxylicious.jars import HERE, Kroxylicious, KroxyliciousUnavailableError
 
 START_TIMEOUT_S = 120.0
+SMALL = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of Java for tests: it starts sooner and takes less memory, and is slow under load."""
 _POLL_S = 0.05
 
 
 @contextlib.contextmanager
-def running(program: Kroxylicious, configuration: str, port: int, folder: Path) -> Iterator[None]:
+def running(
+    program: Kroxylicious, configuration: str, port: int, folder: Path, java_options: Sequence[str] = SMALL
+) -> Iterator[int]:
     """Run it with this configuration (YAML) until the end of the block; its log is `kroxylicious.log` in `folder`.
+
+    Yields its process id.
 
     `port` is the one of the gateway's `bootstrapAddress`, on which it is ready when it listens. It listens on loopback
     only, whatever the configuration says.
@@ -32,14 +38,7 @@ def running(program: Kroxylicious, configuration: str, port: int, folder: Path) 
     file.write_text(configuration)
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [
-                program.java,
-                "-Xmx192m",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                *program.arguments,
-                str(file),
-            ],
+            [program.java, *java_options, *program.arguments, str(file)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -48,7 +47,7 @@ def running(program: Kroxylicious, configuration: str, port: int, folder: Path) 
         )
     try:
         _wait_until_it_listens(process, port, log)
-        yield
+        yield process.pid
     finally:
         process.terminate()
         try:

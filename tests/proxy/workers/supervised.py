@@ -15,11 +15,15 @@ from proxy.workers.supervisor import Supervisor
 from tests.proxy.fakes.serving import Running
 from translation.policy.policy import Policy
 
-TWO_HOSTS = next(
-    (f"127.0.0.{a}", f"127.0.0.{b}")
-    for a in range(2, 20)
-    for b in range(2, 20)
-    if (worker_of(f"127.0.0.{a}", 2), worker_of(f"127.0.0.{b}", 2)) == (0, 1)
+CLIENT_IDS = ("", "a-client")
+"""Those of the requests in tests."""
+TWO_HOSTS = tuple(
+    next(
+        host
+        for host in (f"127.0.0.{n}" for n in range(2, 20))
+        if all(worker_of(host, 2, client_id) == worker for client_id in CLIENT_IDS)
+    )
+    for worker in (0, 1)
 )
 """An address of each of two workers."""
 

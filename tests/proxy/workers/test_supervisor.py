@@ -20,6 +20,7 @@ from proxy.server.process import StartError, leaves
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_errors import TlsError, TlsFilesError
 from proxy.transport.tls_stream import TlsStream
+from proxy.workers.affinity import worker_of
 from proxy.workers.supervisor import Supervisor, _worker_config
 from tests.proxy.admin.door import OTHER, TOKEN, token_file
 from tests.proxy.fakes import messages, wire
@@ -55,6 +56,27 @@ async def test_a_worker_that_dies_costs_its_own_clients_only_and_is_started_agai
         assert await proxy.value("client_to_proxy_active_connections", node_id="bootstrap") == 2
         for stream in (first, second, other, again):
             await stream.aclose()
+
+
+@pytest.mark.parametrize("most", [None, 100], ids=["no limit", "a limit for each address"])
+async def test_clients_of_one_address_are_spread_unless_each_worker_limits_their_connections(most):
+    limits = Limits() if most is None else Limits(max_connections_per_address=most)
+    # Two lengths of a client id, one for each worker, and the worker of those without one.
+    lengths = [next(n for n in range(1, 50) if worker_of(LOCAL, 2, "c" * n) == worker) for worker in (0, 1)]
+    alone = worker_of(LOCAL, 2)
+    async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2, limits=limits)) as proxy:
+        clients = [await proxy.connect(LOCAL) for _ in lengths]
+        for client, length in zip(clients, lengths, strict=True):
+            assert await proxy.ask(client, messages.plain(1, length)) is not None
+        os.kill(proxy.pid_of(alone), signal.SIGKILL)
+        assert await wire.FrameReader(clients[alone]).frame() is None
+        other = clients[1 - alone]
+        if most is None:
+            assert await proxy.ask(other, messages.plain(2, lengths[1 - alone])) is not None
+        else:
+            assert await wire.FrameReader(other).frame() is None
+        for client in clients:
+            await client.aclose()
 
 
 @pytest.mark.parametrize("header", [line, binary], ids=["v1", "v2"])
