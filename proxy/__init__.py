@@ -4,4 +4,15 @@ The only room that knows sockets, clocks and tasks (trio). What a group call mea
 ``translation``; how a message looks on the wire is decided in ``protocol_codecs``.
 """
 
+import sys
+
 VERSION = "0.1.0"  # as pyproject.toml has it; a constant, since reading the package's metadata takes longer
+
+# If it can, structlog loads rich for tracebacks that this log does not use (proxy/runtime/log_setup.py): 5 MiB.
+_rich = sys.modules.get("rich")
+sys.modules["rich"] = None  # type: ignore[assignment]  it can't be imported until it is taken away again
+import structlog  # noqa: E402, F401
+
+del sys.modules["rich"]
+if _rich is not None:
+    sys.modules["rich"] = _rich

@@ -10,10 +10,10 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, NamedTuple, NewType
 
-import crc32c
 import msgspec
 from msgspec import Meta
 
+from protocol_codecs.checksum import crc32c
 from protocol_codecs.foreign import MsgpackDecoder, Undecodable
 from translation.member_log.snapshots import LONGEST_SNAPSHOT, NO_SNAPSHOT
 
@@ -140,7 +140,7 @@ def shortened(name: str) -> str:
 
 def partition_of(key: MemberKey, partitions: int) -> int:
     """The partition of all records of this group, which therefore have one order."""
-    return crc32c.crc32c(key.group_id.encode()) % partitions
+    return crc32c(key.group_id.encode()) % partitions
 
 
 def encode_key(key: MemberKey, writer: Writer) -> bytes:

@@ -8,13 +8,15 @@ latest: one through the night is two windows, and which day the second half belo
 
 import datetime as dt
 import re
-import zoneinfo
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00", re.ASCII)
@@ -80,13 +82,15 @@ def text_of(windows: Sequence[Window]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _zone(name: str) -> zoneinfo.ZoneInfo:
+def _zone(name: str) -> "ZoneInfo":
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415 - few policies have windows
+
     # A name that is a path must not make anybody read other files.
     if len(name) > 64 or _ZONE.fullmatch(name) is None:
         raise ValueError(f"unknown time zone {name[:64]!r}")
     try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(f"unknown time zone {name!r}") from None
 
 
