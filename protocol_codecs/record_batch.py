@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 
+import crc32c
 import msgspec
 
-from protocol_codecs.checksum import crc32c
 from protocol_codecs.errors import CodecError
 from protocol_codecs.varint import append_varint, read_varint
 
@@ -143,7 +143,7 @@ def encode_batch(batch: RecordBatch) -> bytes:
         batch.base_sequence,
         len(batch.records),
     )
-    checksum = crc32c(content, crc32c(header[_CRC_START:]))
+    checksum = crc32c.crc32c(content, crc32c.crc32c(header[_CRC_START:]))
     return b"".join((header[: _CRC_START - 4], checksum.to_bytes(4, "big"), header[_CRC_START:], content))
 
 
@@ -163,7 +163,7 @@ def read_header(buffer: bytes, position: int = 0, *, check: bool = True) -> Batc
     if not HEADER.size <= size <= left:
         raise CorruptBatch(position, f"a batch of {size} bytes, {left} left")
     if check:
-        found = crc32c(memoryview(buffer)[position + _CRC_START : position + size])
+        found = crc32c.crc32c(memoryview(buffer)[position + _CRC_START : position + size])
         if found != checksum:
             raise CorruptBatch(position, f"checksum {found:#010x} instead of {checksum:#010x}")
     return BatchHeader(size, base_offset, leader_epoch, attributes, last, *rest)

@@ -10,6 +10,7 @@ from tools import (
     live_move_table,
     outage_table,
     start_together_table,
+    tls_table,
     truth_table,
 )
 
@@ -21,6 +22,7 @@ TABLES = (
     live_move_table.RUNS,
     outage_table.OUTAGES,
     start_together_table.RUNS,
+    tls_table.RUNS,
     truth_table.RUNS,
 )
 

@@ -21,6 +21,9 @@ _RECORD = 16 * 1024
 _WRITE = 64 * 1024
 """Bytes that are encrypted at once: four records, so that a peer that does not read costs little memory."""
 
+_READS_IN_A_ROW = 4
+"""Reads from the kernel before other connections get their turn."""
+
 _HANDSHAKE_RECORD = 0x16
 _ALERT_RECORD = 0x15
 _LOWEST_RECORD = 0x14
@@ -177,8 +180,16 @@ class TlsStream(trio.abc.HalfCloseableStream):
         """Take what can be read now; return whether to wait for more of it and for nothing else."""
         if self._sent_eof:  # only the peer's own end is of interest
             return self.transport.hand_over(lambda data: bool(data) or take(b""))
-        self.transport.hand_over(self._take_in)
-        return self._hand_over(take) and not self._to_peer.pending
+        for _ in range(_READS_IN_A_ROW):
+            data = self.transport.receive_nowait()
+            if data is None:
+                return True
+            self._take_in(data)
+            if not self._hand_over(take) or self._to_peer.pending:
+                return False
+            if len(data) < RECEIVE_SIZE:  # there was no more
+                return True
+        return True
 
     def _hand_over(self, take: Take) -> bool:
         """Give ``take`` what is decrypted; return whether it wants more."""
@@ -198,7 +209,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
         size = 0
         ended = False
         try:
-            while size < most:
+            while size < most and self._may_decrypt():
                 record = self._ssl.read(min(_RECORD, most - size))
                 if not record:
                     ended = True
@@ -213,6 +224,12 @@ class TlsStream(trio.abc.HalfCloseableStream):
             if not records:
                 raise TlsError("tls_record", f"TLS: {reason_of(error)}") from error
         return records[0] if len(records) == 1 else b"".join(records), ended
+
+    def _may_decrypt(self) -> bool:
+        """Whether OpenSSL has something to read. If not, it raises, which takes as long as a small record."""
+        return bool(
+            self._from_peer.pending or self._ssl.pending() or self._from_peer.eof or self._received_close
+        )
 
     async def _fill(self) -> bool:
         """Wait for ciphertext; return whether any came before the end."""

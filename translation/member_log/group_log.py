@@ -20,7 +20,6 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from protocol_codecs.checksum import crc32c
 from translation.member_log.entries import Partition
 from translation.member_log.group_mac import GroupMac, distrusted
 from translation.member_log.group_records import (
@@ -421,7 +420,9 @@ class GroupLog:
                 is_kept = key.name == MOVE and key.group_id in self.keeps
                 if is_finding(key.name) or not (is_kept or key.group_id in in_use):
                     continue
-                spread = crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
+                import crc32c  # noqa: PLC0415 - with importlib.metadata, for a member log
+
+                spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
                 if newest_ms - stored.appended_ms < RENEW_MS + spread:
                     continue
                 move = view.of_group(key.group_id).get(MOVE)

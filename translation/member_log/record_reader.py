@@ -6,7 +6,6 @@ counts is decided in :mod:`translation.member_log.counting`.
 
 import math
 
-from protocol_codecs.checksum import crc32c
 from translation.member_log.counting import Stored
 from translation.member_log.entries import Entry, Partition, Write
 from translation.member_log.members import Members
@@ -130,7 +129,9 @@ class RecordReader:
         self._begin_serving(key, entry)
         entry.tries = 0
         # Spread: those that were claimed together, after a restart, are not all written anew together.
-        share = 0.5 + (crc32c(key.member_id.encode()) & 0xFF) / 512
+        import crc32c  # noqa: PLC0415 - with importlib.metadata, for a member log
+
+        share = 0.5 + (crc32c.crc32c(key.member_id.encode()) & 0xFF) / 512
         entry.refresh_at = now + self._members.settings.refresh_s * share
         if resolved is not None:
             self._members.confirmations.settle(entry, resolved, now)

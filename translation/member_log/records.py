@@ -13,7 +13,6 @@ from typing import Annotated, NamedTuple, NewType
 import msgspec
 from msgspec import Meta
 
-from protocol_codecs.checksum import crc32c
 from protocol_codecs.foreign import MsgpackDecoder, Undecodable
 from translation.member_log.snapshots import LONGEST_SNAPSHOT, NO_SNAPSHOT
 
@@ -140,7 +139,9 @@ def shortened(name: str) -> str:
 
 def partition_of(key: MemberKey, partitions: int) -> int:
     """The partition of all records of this group, which therefore have one order."""
-    return crc32c(key.group_id.encode()) % partitions
+    import crc32c  # noqa: PLC0415 - with importlib.metadata, for a member log
+
+    return crc32c.crc32c(key.group_id.encode()) % partitions
 
 
 def encode_key(key: MemberKey, writer: Writer) -> bytes:
