@@ -10,7 +10,7 @@ VERSION = "0.1.0"  # as pyproject.toml has it; a constant, since reading the pac
 
 # If it can, structlog loads rich for tracebacks that this log does not use (proxy/runtime/log_setup.py): 5 MiB.
 _rich = sys.modules.get("rich")
-sys.modules["rich"] = None  # type: ignore[assignment]  it can't be imported until it is taken away again
+sys.modules["rich"] = None  # type: ignore[assignment]  # it can't be imported until this is taken away
 import structlog  # noqa: E402, F401
 
 del sys.modules["rich"]

@@ -21,9 +21,6 @@ _RECORD = 16 * 1024
 _WRITE = 64 * 1024
 """Bytes that are encrypted at once: four records, so that a peer that does not read costs little memory."""
 
-_READS_IN_A_ROW = 4
-"""Reads from the kernel before other connections get their turn."""
-
 _HANDSHAKE_RECORD = 0x16
 _ALERT_RECORD = 0x15
 _LOWEST_RECORD = 0x14
@@ -180,16 +177,8 @@ class TlsStream(trio.abc.HalfCloseableStream):
         """Take what can be read now; return whether to wait for more of it and for nothing else."""
         if self._sent_eof:  # only the peer's own end is of interest
             return self.transport.hand_over(lambda data: bool(data) or take(b""))
-        for _ in range(_READS_IN_A_ROW):
-            data = self.transport.receive_nowait()
-            if data is None:
-                return True
-            self._take_in(data)
-            if not self._hand_over(take) or self._to_peer.pending:
-                return False
-            if len(data) < RECEIVE_SIZE:  # there was no more
-                return True
-        return True
+        self.transport.hand_over(self._take_in)
+        return self._hand_over(take) and not self._to_peer.pending
 
     def _hand_over(self, take: Take) -> bool:
         """Give ``take`` what is decrypted; return whether it wants more."""
