@@ -9,10 +9,8 @@ import sys
 VERSION = "0.1.0"  # as pyproject.toml has it; a constant, since reading the package's metadata takes longer
 
 # If it can, structlog loads rich for tracebacks that this log does not use (proxy/runtime/log_setup.py): 5 MiB.
-_rich = sys.modules.get("rich")
-sys.modules["rich"] = None  # type: ignore[assignment]  # it can't be imported until this is taken away
-import structlog  # noqa: E402, F401
+if "rich" not in sys.modules:
+    sys.modules["rich"] = None  # type: ignore[assignment]  # it can't be imported until this is taken away
+    import structlog  # noqa: F401
 
-del sys.modules["rich"]
-if _rich is not None:
-    sys.modules["rich"] = _rich
+    del sys.modules["rich"]

@@ -34,11 +34,9 @@ class LazyGroup(typer.core.TyperGroup):
         elif path in COMMANDS and command.callback is None:
             module, _, function = COMMANDS[path].at.partition(":")
             gc.disable()  # modules are never freed, and traversing them took a tenth of a start
-            try:
-                command = _command(name, getattr(importlib.import_module(module), function))
-            finally:
-                gc.freeze()
-                gc.enable()
+            command = _command(name, getattr(importlib.import_module(module), function))
+            gc.freeze()
+            gc.enable()
         self.commands[name] = command
         return command
 

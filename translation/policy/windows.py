@@ -10,13 +10,10 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00", re.ASCII)
@@ -82,15 +79,15 @@ def text_of(windows: Sequence[Window]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _zone(name: str) -> "ZoneInfo":
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # noqa: PLC0415 - few policies have windows
+def _zone(name: str) -> dt.tzinfo:
+    import zoneinfo  # noqa: PLC0415 - few policies have windows
 
     # A name that is a path must not make anybody read other files.
     if len(name) > 64 or _ZONE.fullmatch(name) is None:
         raise ValueError(f"unknown time zone {name[:64]!r}")
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(f"unknown time zone {name!r}") from None
 
 
