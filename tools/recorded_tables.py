@@ -12,6 +12,7 @@ from tools import (
     outage_table,
     peers_table,
     start_together_table,
+    tls_table,
     truth_table,
 )
 
@@ -25,6 +26,7 @@ TABLES = (
     outage_table.OUTAGES,
     peers_table.RUNS,
     start_together_table.RUNS,
+    tls_table.RUNS,
     truth_table.RUNS,
 )
 

@@ -141,7 +141,6 @@ def tune_gc() -> None:
     With Python's defaults a full collection runs each time the heap has grown by a quarter; while thousands of clients
     joined, that took a third of the processor time. Imported modules are frozen, since they are never freed.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
 

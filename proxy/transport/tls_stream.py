@@ -199,7 +199,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
         size = 0
         ended = False
         try:
-            while size < most:
+            while size < most and self._may_decrypt():
                 record = self._ssl.read(min(_RECORD, most - size))
                 if not record:
                     ended = True
@@ -214,6 +214,12 @@ class TlsStream(trio.abc.HalfCloseableStream):
             if not records:
                 raise TlsError("tls_record", f"TLS: {reason_of(error)}") from error
         return records[0] if len(records) == 1 else b"".join(records), ended
+
+    def _may_decrypt(self) -> bool:
+        """Whether OpenSSL has something to read. If not, it raises, which takes as long as a small record."""
+        return bool(
+            self._from_peer.pending or self._ssl.pending() or self._from_peer.eof or self._received_close
+        )
 
     async def _fill(self) -> bool:
         """Wait for ciphertext; return whether any came before the end."""

@@ -19,7 +19,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping, Sized
 from typing import Protocol
 
-import crc32c
 from msgspec.structs import replace
 
 from translation.member_log.entries import Partition
@@ -422,6 +421,8 @@ class GroupLog:
                 is_kept = key.name == MOVE and key.group_id in self.keeps
                 if is_finding(key.name) or not (is_kept or key.group_id in in_use):
                     continue
+                import crc32c  # noqa: PLC0415 - with importlib.metadata, for a member log
+
                 spread = crc32c.crc32c(self._members.writer + repr(key).encode()) % _RENEW_SPREAD_MS
                 if newest_ms - stored.appended_ms < RENEW_MS + spread:
                     continue

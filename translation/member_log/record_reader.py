@@ -6,8 +6,6 @@ counts is decided in :mod:`translation.member_log.counting`.
 
 import math
 
-import crc32c
-
 from translation.member_log.counting import Stored
 from translation.member_log.entries import Entry, Partition, Write
 from translation.member_log.members import Members
@@ -131,6 +129,8 @@ class RecordReader:
         self._begin_serving(key, entry)
         entry.tries = 0
         # Spread: those that were claimed together, after a restart, are not all written anew together.
+        import crc32c  # noqa: PLC0415 - with importlib.metadata, for a member log
+
         share = 0.5 + (crc32c.crc32c(key.member_id.encode()) & 0xFF) / 512
         entry.refresh_at = now + self._members.settings.refresh_s * share
         if resolved is not None:

@@ -10,7 +10,6 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, NamedTuple, NewType
 
-import crc32c
 import msgspec
 from msgspec import Meta
 
@@ -140,6 +139,8 @@ def shortened(name: str) -> str:
 
 def partition_of(key: MemberKey, partitions: int) -> int:
     """The partition of all records of this group, which therefore have one order."""
+    import crc32c  # noqa: PLC0415 - with importlib.metadata, for a member log
+
     return crc32c.crc32c(key.group_id.encode()) % partitions
 
 

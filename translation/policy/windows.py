@@ -8,7 +8,6 @@ latest: one through the night is two windows, and which day the second half belo
 
 import datetime as dt
 import re
-import zoneinfo
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Annotated
@@ -80,7 +79,9 @@ def text_of(windows: Sequence[Window]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _zone(name: str) -> zoneinfo.ZoneInfo:
+def _zone(name: str) -> dt.tzinfo:
+    import zoneinfo  # noqa: PLC0415 - few policies have windows
+
     # A name that is a path must not make anybody read other files.
     if len(name) > 64 or _ZONE.fullmatch(name) is None:
         raise ValueError(f"unknown time zone {name[:64]!r}")

@@ -24,7 +24,6 @@ anew.
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from statistics import median
 
 import msgspec
 
@@ -174,6 +173,8 @@ def baseline_of(history: Sequence[WindowTotals], now_ms: int) -> Baseline | None
     history = _since_it_is_complete(history)
     if len(history) < WINDOWS:
         return None
+    from statistics import median  # noqa: PLC0415 - with decimals and fractions, for groups that are moved
+
     # A member that goes to another replica is counted at both for a moment: the median, not the highest.
     owned = median(totals.owned for totals in history)
     lags = [totals.lag for totals in history if totals.lag is not None]
