@@ -10,7 +10,7 @@ from coordinator.classic_groups import rebalance, waiting
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.classic_groups.member import EMPTY_ASSIGNMENT, ClassicMember
 from coordinator.connect_groups import formats, records
-from coordinator.connect_groups.formats import Said
+from coordinator.connect_groups.formats import Difference, Said
 from coordinator.connect_groups.group import FIRST_EPOCH, ConnectGroup, Leader, Part
 from coordinator.connect_groups.member import CONNECT_PROTOCOL_TYPE, ClassicWorker, ConnectMember, MemberState
 from coordinator.connect_groups.shard import ConnectShard
@@ -102,6 +102,40 @@ def _stays(group_id: str, reason: str) -> RequestRefused:
     )
 
 
+def _difference(group: ConnectGroup, member: ConnectMember, said: Said) -> bytes:
+    """Return what a worker was given since its JoinGroup, should the group be converted again before its next one."""
+    leader = group.leader
+    difference = Difference(
+        0,
+        leader.member_id,
+        leader.url,
+        max(leader.config_offset, said.config_offset),
+        member.assigned - said.runs,
+        said.runs - member.assigned,
+    )
+    return formats.for_worker(difference, next(one.name for one in member.assignors))
+
+
+def _lead(group: ClassicGroup, member_id: str) -> None:
+    group.leader_id = member_id if member_id in group.members else next(iter(group.members))
+
+
+def resume(shard: ConnectShard) -> None:
+    """Begin the rebalances of groups that became classic when the log was written, as their leaders say."""
+    others = shard.others
+    for group in () if others is None else others.groups.values():
+        if (
+            others is not None
+            and isinstance(group, ClassicGroup)
+            and group.protocol_type == CONNECT_PROTOCOL_TYPE
+            and group.members
+            and group.leader_id not in group.members
+        ):
+            others.now_ms = shard.now_ms
+            _lead(group, "")
+            rebalance.prepare(others, group)
+
+
 def downgrades(shard: ConnectShard, group: ConnectGroup, leaving: str) -> bool:
     """Whether the group becomes classic when this worker goes: only classic ones are left."""
     left = [one for one in group.members.values() if one.member_id != leaving]
@@ -111,8 +145,7 @@ def downgrades(shard: ConnectShard, group: ConnectGroup, leaving: str) -> bool:
 def downgrade(shard: ConnectShard, group: ConnectGroup, leaving: str) -> None:
     """Make the group classic again without this worker, with its epoch as the generation, and begin a rebalance.
 
-    Nothing of it is logged before that rebalance has ended, as for any classic rebalance: a coordinator that takes
-    over meanwhile finds a group without members at that generation, and they join anew with what they run.
+    In the log it is led by the worker that has gone, until that rebalance has ended (:func:`resume`).
     """
     others, group_id = shard.others, group.group_id
     if others is None:
@@ -120,9 +153,8 @@ def downgrade(shard: ConnectShard, group: ConnectGroup, leaving: str) -> None:
     others.now_ms = shard.now_ms
     classic = ClassicGroup(group_id, now_ms=shard.now_ms)
     classic.generation, classic.protocol_type = group.group_epoch, CONNECT_PROTOCOL_TYPE
-    others.groups[group_id] = classic
-    others.append([classic_records.classic_group(classic, {})])
     classic.state = ClassicGroupState.STABLE
+    others.groups[group_id] = classic
     for member_id, member in group.members.items():
         shard.timers.cancel(ConnectSessionTimeout(group_id, member_id))
         shard.timers.cancel(ConnectRebalanceTimeout(group_id, member_id))
@@ -138,11 +170,14 @@ def downgrade(shard: ConnectShard, group: ConnectGroup, leaving: str) -> None:
                 session_timeout_ms=member.classic.session_timeout_ms,
                 protocol_type=CONNECT_PROTOCOL_TYPE,
                 protocols=member.classic.protocols,
+                assignment=_difference(group, member, member.classic.said),
             )
         )
-    if group.leader.member_id in classic.members:
-        classic.leader_id = group.leader.member_id  # its assignor knows what it did
     classic.protocol_name = classic.select_protocol()
+    classic.leader_id = leaving
+    assignments = {one.member_id: one.assignment for one in classic.members.values()}
+    others.append([classic_records.classic_group(classic, assignments)])
+    _lead(classic, group.leader.member_id)  # its assignor knows what it did
     shard.apply(
         [
             *(one for member_id in group.members for one in records.member_tombstones(group_id, member_id)),

@@ -121,6 +121,7 @@ class ConnectGroupCoordinator:
         """Read the log, and start all sessions, and the computations that are due. Raises CorruptLog."""
         shard = self.shard
         shard.now_ms = now_ms
+        conversion.resume(shard)
         for batch in shard.log.read() if shard.log is not None else ():
             for record in batch.records:
                 replay(shard.groups, record)

@@ -138,17 +138,12 @@ class NewWorker:
     def _beat(self) -> None:
         said, read = frozenset(self.runs), self.read
         news = self.epoch == 0 or read != self._declared
-        metadata = for_leader(Said(self.url, read, frozenset()), "sessioned")
-        offers = tuple(
-            c.ConnectAssignor(name=name, minimum_version=1, maximum_version=2, version=2, metadata=metadata)
-            for name in ("sessioned", "compatible")
-        )
         request = c.ConnectGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=self.member_id,
             member_epoch=self.epoch,
             rebalance_timeout_ms=REBALANCE_MS,
-            client_assignors=offers if self.epoch == 0 else None,
+            client_assignors=offers(self.url, read) if self.epoch == 0 else None,
             connectors_and_tasks=as_message(said),
             config_offset=read if news else -1,
             configured=as_message(self.world.configured_at(read)) if news else None,
@@ -195,30 +190,7 @@ class NewWorker:
         self._next(lambda: self._install(response), self.world.random.choice((0, 0, 50, 2_000)))
 
     def _install(self, prepared: Any) -> None:
-        configured = from_message(prepared.configured)
-        parts = {
-            one.member_id: sorted(from_message(one.connectors_and_tasks) & configured)
-            for one in prepared.members
-        }
-        most = -(-len(configured) // len(parts))
-        given: set[Work] = set()
-        for part in parts.values():
-            part[:] = [work for work in part if work not in given][:most]
-            given |= set(part)
-        for work in sorted(configured - given):
-            min(parts.values(), key=len).append(work)
-        request = c.ConnectGroupInstallAssignmentRequest(
-            group_id=GROUP,
-            member_id=self.member_id,
-            member_epoch=self.epoch,
-            group_epoch=prepared.group_epoch,
-            members=tuple(
-                c.ConnectGroupInstallAssignmentRequestMember(
-                    member_id=member_id, connectors_and_tasks=as_message(part), version=2
-                )
-                for member_id, part in parts.items()
-            ),
-        )
+        request = installing(GROUP, self.member_id, self.epoch, prepared)
         self.world.send(self, request, lambda _response: self._next(self._beat, 100))
 
     # -- what happens to it
@@ -245,6 +217,44 @@ class NewWorker:
     def die(self) -> None:
         self.alive, self.dead_since_ms = False, self._heard_ms
         self.world.disconnect(self)
+
+
+def offers(url: str, config_offset: int) -> tuple[c.ConnectAssignor, ...]:
+    """What a new worker declares, so that classic ones can be in its group: their protocols, and their metadata."""
+    metadata = for_leader(Said(url, config_offset, frozenset()), "sessioned")
+    return tuple(
+        c.ConnectAssignor(name=name, minimum_version=1, maximum_version=2, version=2, metadata=metadata)
+        for name in ("sessioned", "compatible")
+    )
+
+
+def installing(
+    group_id: str, member_id: str, epoch: int, prepared: c.ConnectGroupPrepareAssignmentResponse
+) -> c.ConnectGroupInstallAssignmentRequest:
+    """Compute an assignment: keep what is there, and give what is free to who has least."""
+    configured = from_message(prepared.configured)
+    parts = {
+        one.member_id: sorted(from_message(one.connectors_and_tasks) & configured) for one in prepared.members
+    }
+    most = -(-len(configured) // len(parts))
+    given: set[Work] = set()
+    for part in parts.values():
+        part[:] = [work for work in part if work not in given][:most]
+        given |= set(part)
+    for work in sorted(configured - given):
+        min(parts.values(), key=len).append(work)
+    return c.ConnectGroupInstallAssignmentRequest(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=epoch,
+        group_epoch=prepared.group_epoch,
+        members=tuple(
+            c.ConnectGroupInstallAssignmentRequestMember(
+                member_id=one, connectors_and_tasks=as_message(part), version=2
+            )
+            for one, part in parts.items()
+        ),
+    )
 
 
 class MixedWorld(hosted.World):
