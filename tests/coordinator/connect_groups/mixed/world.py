@@ -340,20 +340,32 @@ class MixedWorld(hosted.World):
         assert not twice, f"at {self.now_ms} ms, as {when}: {twice}"
 
     def settled(self) -> None:
-        self.run(150_000)
-        before = sum(one.joins for one in self.alive)
-        self.run(30_000)
-        assert sum(one.joins for one in self.alive) == before, "workers go on joining"
+        """Wait until the group has come to rest; it has to in some minutes."""
+        wrong: str | None = "it was not tried"
+        for _ in range(18):
+            before = sum(one.joins for one in self.alive)
+            self.run(10_000)
+            wrong = self._unrest()
+            if wrong is None and sum(one.joins for one in self.alive) == before:
+                return
+        raise AssertionError(wrong or "workers go on joining")
+
+    def _unrest(self) -> str | None:
         configured = self.configured_at(self.latest)
         running = sorted(work for one in self.alive for work in one.runs if work in configured)
-        assert running == sorted(configured), {one.name: list(map(str, one.runs)) for one in self.alive}
+        if running != sorted(configured):
+            return str({one.name: list(map(str, one.runs)) for one in self.alive})
         leaders = {one.assigned.leader for one in self.of_kind(ClassicWorker) if one.assigned is not None}
-        assert len(leaders) <= 1, leaders
+        if len(leaders) > 1:
+            return f"{leaders} lead"
         group = self.room.connect.shard.groups.get(GROUP)
+        if (group is not None) != bool(self.of_kind(NewWorker)):
+            return "the group has not the type of its workers"
         if group is not None:
-            epochs = {one.member_epoch for one in group.members.values()} | {group.assignment_epoch}
-            assert epochs == {group.group_epoch}, epochs
-        assert (group is not None) == bool(self.of_kind(NewWorker))
+            epochs = {one.member_epoch for one in group.members.values()}
+            if epochs | {group.assignment_epoch} != {group.group_epoch}:
+                return f"epochs {epochs}, group epoch {group.group_epoch}"
+        return None
 
 
 def history(seed: int) -> tuple[str | None, Counter[str]]:
