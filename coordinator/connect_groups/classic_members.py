@@ -77,7 +77,9 @@ def join(
         or said is None
     ):
         raise RequestRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no worker with an incremental protocol")
-    member_id = request.member_id or f"{call.client_id}-{hyphenated(shard.uuids.next())}"
+    if not _is_session_timeout(shard, request.session_timeout_ms):
+        raise RequestRefused(ErrorCode.INVALID_SESSION_TIMEOUT, f"{request.session_timeout_ms} ms")
+    member_id = request.member_id or f"{call.client_id}-{hyphenated(shard.classic_groups.uuids.next())}"
     known = group.members.get(member_id)
     if known is not None and known.classic is None:
         raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} speaks the new protocol")
@@ -112,6 +114,11 @@ def join(
         leader=member_id if leads else leader,
         members=_for_leader(group, protocol) if leads else (),
     )
+
+
+def _is_session_timeout(shard: ConnectShard, timeout_ms: int) -> bool:
+    config = shard.classic_groups.config
+    return config.classic_min_session_timeout_ms <= timeout_ms <= config.classic_max_session_timeout_ms
 
 
 def _declared(member: ConnectMember, request: JoinGroupRequest, said: Said, call: Call) -> ConnectMember:
@@ -168,19 +175,17 @@ def _targeted(group: ConnectGroup) -> WorkSet:
 
 def _at_its_turn(group: ConnectGroup, member: ConnectMember, runs: WorkSet) -> ConnectMember:
     """Return the worker at the epoch that it is to compute for, which is ahead of the target's."""
-    waits = member.pending_revocation & runs
-    return member.replace(
-        member_epoch=group.group_epoch,
-        previous_member_epoch=member.member_epoch,
-        state=MemberState.UNREVOKED if waits else MemberState.UNRELEASED,
-        pending_revocation=member.pending_revocation if waits else waits,
-    )
+    if not member.pending_revocation & runs:
+        member = member.replace(state=MemberState.UNRELEASED, pending_revocation=frozenset())
+    return member.replace(member_epoch=group.group_epoch, previous_member_epoch=member.member_epoch)
 
 
 def _stepped(group: ConnectGroup, member: ConnectMember, runs: WorkSet | None) -> ConnectMember:
     """Return the worker after its next step. One that was to compute an epoch that is no target yet waits for it."""
     if member.member_epoch > group.assignment_epoch:
-        return member
+        has_stopped = runs is not None and not member.pending_revocation & runs
+        waiting = member.replace(state=MemberState.UNRELEASED, pending_revocation=frozenset())
+        return waiting if has_stopped else member
     part = group.part_of(member.member_id)
     return reconciled(member, group.assignment_epoch, part, group.owners, runs)
 

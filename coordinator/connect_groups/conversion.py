@@ -16,7 +16,7 @@ from coordinator.connect_groups.member import CONNECT_PROTOCOL_TYPE, ClassicWork
 from coordinator.connect_groups.shard import ConnectShard
 from coordinator.connect_groups.timers import ConnectRebalanceTimeout, ConnectSessionTimeout
 from coordinator.connect_groups.work import WorkSet
-from coordinator.errors import BrokenInvariant, RequestRefused
+from coordinator.errors import RequestRefused
 from coordinator.timers import ClassicHeartbeat, ClassicJoin, ClassicSync
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CoordinatorRecord
@@ -147,9 +147,7 @@ def downgrade(shard: ConnectShard, group: ConnectGroup, leaving: str) -> None:
 
     In the log it is led by the worker that has gone, until that rebalance has ended (:func:`resume`).
     """
-    others, group_id = shard.others, group.group_id
-    if others is None:
-        raise BrokenInvariant(f"group {group_id!r} can't become classic without the other groups")
+    others, group_id = shard.classic_groups, group.group_id
     others.now_ms = shard.now_ms
     classic = ClassicGroup(group_id, now_ms=shard.now_ms)
     classic.generation, classic.protocol_type = group.group_epoch, CONNECT_PROTOCOL_TYPE

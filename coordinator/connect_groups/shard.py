@@ -11,7 +11,6 @@ from coordinator.errors import BrokenInvariant, RequestRefused
 from coordinator.log.batches import RecordLog
 from coordinator.shard import Shard
 from coordinator.timers import Timer, Timers
-from coordinator.uuids import UuidSource
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CoordinatorRecord
 
@@ -46,11 +45,11 @@ class ConnectShard:
         self.counts = Counts()
 
     @property
-    def uuids(self) -> UuidSource:
-        """Return where the ids of classic workers come from. Raises BrokenInvariant without the other groups."""
+    def classic_groups(self) -> Shard:
+        """Return the groups of other types. Raises BrokenInvariant without them."""
         if self.others is None:
             raise BrokenInvariant("classic workers need the groups of other types")
-        return self.others.uuids
+        return self.others
 
     def group(self, group_id: str) -> ConnectGroup:
         """Return the group. Raises RequestRefused with GROUP_ID_NOT_FOUND."""

@@ -18,7 +18,7 @@ from support.waiting import eventually
 
 from tools.connect_worker import worker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1_800)]
 
 WORKERS, CONNECTORS = 3, 20
 ALL = frozenset(Partition(f"c{number}", 0) for number in range(CONNECTORS))
@@ -71,7 +71,7 @@ class Cluster:
             return sum(map(len, held)) == CONNECTORS and sum(map(bool, held)) == workers
 
         try:
-            eventually(shared, what=f"{CONNECTORS} tasks on {workers} workers", timeout_s=90, between_s=0.5)
+            eventually(shared, what=f"{CONNECTORS} tasks on {workers} workers", timeout_s=180, between_s=0.5)
         finally:
             assert [one.errors for one in self.workers if isinstance(one, NewWorker) and one.errors] == []
 

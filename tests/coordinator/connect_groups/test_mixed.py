@@ -11,9 +11,12 @@ import pytest
 
 from coordinator.classic_groups.group import ClassicGroup
 from coordinator.connect_groups import classic_members, conversion
+from coordinator.connect_groups.formats import Said, for_leader, read_differences
 from coordinator.connect_groups.group import ConnectGroup
+from coordinator.shard import Call
 from protocol_codecs import ErrorCode
 from protocol_codecs import connect_groups as c
+from protocol_codecs.all_messages import JoinGroupRequest, JoinGroupRequestProtocol, SyncGroupRequest
 from tests.coordinator.connect_groups.mixed.world import GROUP, ClassicWorker, MixedWorld, history
 from tests.coordinator.connect_groups.talk import COMPATIBLE
 from tests.hosting.groups.connect.world import SESSION_MS
@@ -133,12 +136,60 @@ def test_a_classic_group_whose_workers_stop_everything_at_each_rebalance_stays_c
             client_assignors=(COMPATIBLE,),
             connectors_and_tasks=(),
         ),
-        classic_members.Call(1, 0),
+        Call(1, 0),
         world.now_ms,
     )
 
     assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert world.room.groups.shard.groups[GROUP] is group
+
+
+def test_a_worker_that_comes_with_what_another_runs_stops_it_first(world: MixedWorld):
+    world.add_new()
+    world.run(REST_MS)
+    one, other = (worker for worker in world.of_kind(ClassicWorker) if worker.runs)
+    theirs = frozenset(other.runs)
+    ours = frozenset(one.runs)
+    room = world.room.connect
+    request = JoinGroupRequest(
+        group_id=GROUP,
+        member_id="later",
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=SESSION_MS,
+        protocol_type="connect",
+        protocols=(
+            JoinGroupRequestProtocol(
+                name="sessioned", metadata=for_leader(Said("http://l/", 1, theirs), "sessioned")
+            ),
+        ),
+    )
+
+    joined = room.handle(request, Call(1, 4), world.now_ms)
+    sync = SyncGroupRequest(group_id=GROUP, member_id="later", generation_id=joined.generation_id)
+    difference = read_differences({"": room.handle(sync, Call(2, 4), world.now_ms).assignment})[""]
+
+    assert (difference.assigned, difference.revoked) == (frozenset(), theirs)
+    assert frozenset(one.runs) == ours
+    assert all(len(group_of(world).owners[work]) == 2 for work in theirs)
+
+
+def test_a_session_timeout_that_a_classic_group_refuses_is_refused(world: MixedWorld):
+    world.add_new()
+    world.run(REST_MS)
+    request = JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=1,
+        protocol_type="connect",
+        protocols=(
+            JoinGroupRequestProtocol(
+                name="sessioned", metadata=for_leader(Said("", 1, frozenset()), "sessioned")
+            ),
+        ),
+    )
+
+    answer = world.room.connect.handle(request, Call(1, 4), world.now_ms)
+
+    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 def replaced(protocol, **changes):
