@@ -102,13 +102,16 @@ class Room:
 class ClassicWorker(hosted.Worker):
     """A worker that speaks JoinGroup to LeaveGroup."""
 
+    least_generation = 0
+
     def _joined(self, response: Any) -> None:
         if response.error_code == _E.MEMBER_ID_REQUIRED:
-            self.waits, self.member_id = False, response.member_id
+            self.waits, self.member_id, self.least_generation = False, response.member_id, 0
             self._next(self._join)
             return
-        if not response.error_code and self.member_id == response.member_id and self.generation > 0:
-            assert response.generation_id >= self.generation, "a generation goes back"
+        if not response.error_code:
+            assert response.generation_id >= self.least_generation, "a generation goes back"
+            self.least_generation = response.generation_id
         super()._joined(response)
 
 
@@ -279,7 +282,10 @@ class MixedWorld(hosted.World):
         assert before is None or before == state_of(self.room.connect.shard.groups), (
             "a restart finds another state"
         )
-        self.largest_epoch = self.room.epoch()  # a classic group has logged only what is complete
+        self.largest_epoch = self.room.epoch()
+        if GROUP not in self.room.connect.shard.groups:  # a classic group has logged only what is complete
+            for one in self.of_kind(ClassicWorker):
+                one.least_generation = 0
         for worker in lost:
             if worker.alive:
                 worker.lost()
