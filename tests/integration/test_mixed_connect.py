@@ -1,7 +1,6 @@
 """Real workers of Kafka Connect beside new ones in one group of the embedded broker, rolled there and back.
 
-Twenty connectors. Each task says itself when it runs; a new worker, which no Kafka has, holds a lease instead. A group
-of classic workers only goes through the same restarts in the same run.
+Twenty connectors. Each task says itself when it runs; a new worker, which no Kafka has, holds a lease instead.
 """
 
 from collections.abc import Iterator
@@ -30,7 +29,6 @@ class Cluster:
     def __init__(self, broker: Embedded, group: str, folder: Path) -> None:
         self.broker, self.group, self.folder = broker, group, folder
         self.workers: list[Worker | NewWorker] = []
-        self.classic: list[Worker] = []
         folder.mkdir()
 
     def add_classic(self) -> Worker:
@@ -46,7 +44,6 @@ class Cluster:
             heartbeat_interval_ms=1_000,
         )
         self.workers.append(started)
-        self.classic.append(started)
         return started
 
     def add_new(self) -> NewWorker:
@@ -85,10 +82,6 @@ class Cluster:
             self.wait(WORKERS)
         return added
 
-    def joins(self) -> int:
-        """How many JoinGroups of classic workers were answered."""
-        return sum(len(one.heard()) for one in self.classic)
-
     def stop(self) -> None:
         for one in self.workers:
             one.kill()
@@ -101,35 +94,18 @@ def broker() -> Iterator[Embedded]:
 
 
 @pytest.fixture
-def cluster(broker: Embedded, folder: Path) -> Iterator:
-    clusters: list[Cluster] = []
-
-    def start(group: str) -> Cluster:
-        broker.new_topic(partitions=1, name=group)
-        clusters.append(Cluster(broker, group, folder / group))
-        clusters[-1].begin()
-        return clusters[-1]
-
-    yield start
-    for one in clusters:
-        one.stop()
+def mixed(broker: Embedded, folder: Path) -> Iterator[Cluster]:
+    broker.new_topic(partitions=1, name="mixed")
+    cluster = Cluster(broker, "mixed", folder / "mixed")
+    try:
+        cluster.begin()
+        yield cluster
+    finally:
+        cluster.stop()
 
 
-def test_three_real_workers_are_rolled_to_the_new_protocol_and_back(cluster):
-    mixed = cluster("mixed")
+def test_three_real_workers_are_rolled_to_the_new_protocol_and_back(mixed: Cluster):
     new = mixed.roll(list(mixed.workers), mixed.add_new)
     back = mixed.roll(new, mixed.add_classic)
-    assert overlaps(log for one in mixed.workers for log in one.task_logs()) == []
-    joins, per_worker = mixed.joins(), len(mixed.classic)
-    mixed.stop()
-
-    classic = cluster("classic")
-    there = classic.roll(list(classic.workers), classic.add_classic)
-    classic.roll(there, classic.add_classic)
-    print(
-        f"JoinGroups a classic worker: mixed {joins}/{per_worker},"
-        f" classic {classic.joins()}/{len(classic.classic)}"
-    )
     assert len(back) == WORKERS
-    assert overlaps(log for one in classic.workers for log in one.task_logs()) == []
-    assert joins / per_worker <= classic.joins() / len(classic.classic)
+    assert overlaps(log for one in mixed.workers for log in one.task_logs()) == []
