@@ -5,18 +5,17 @@ has a coordinator of Connect groups, on the node of the shard, with a log of its
 of group at a time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import trio
 
-from coordinator import records
 from coordinator.broker.clock import Clock
 from coordinator.broker.shard_host import ShardHost
-from coordinator.classic_groups.group import ClassicGroup
-from coordinator.connect_groups.coordinator import ConnectGroupCoordinator, refusal
+from coordinator.connect_groups.coordinator import HANDLERS, ConnectGroupCoordinator, refusal
 from coordinator.connect_groups.settings import ConnectGroupSettings
-from coordinator.connect_groups.shard import Occupied, Vacant
 from coordinator.errors import BrokenInvariant
+from coordinator.handlers import join_group
+from coordinator.handlers.refusal import refusal as refuse_other
 from coordinator.log.batches import RecordLog
 from coordinator.shard import Call
 from protocol_codecs import all_messages as m
@@ -24,8 +23,6 @@ from protocol_codecs import connect_groups as c
 from protocol_codecs.codec import decode_prefix, encode
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
-
-CONNECT_PROTOCOL_TYPE = "connect"
 
 
 class ConnectGroupsHost:
@@ -57,8 +54,9 @@ class ConnectGroupsHost:
             ]
             with trio.move_on_at(self._clock.trio_time(min(deadlines)) if deadlines else float("inf")):
                 await changed.wait()
-            for coordinator in self.coordinators:
+            for shard, coordinator in zip(self._shards, self.coordinators, strict=True):
                 coordinator.advance(self._clock.now_ms())
+                shard.advance()
 
     def serve(self, shard: ShardHost, node_id: int, request: Message, call: Call) -> Message:
         """Serve a request about a group of this shard, which came to this node."""
@@ -70,8 +68,10 @@ class ConnectGroupsHost:
         try:
             response = coordinator.handle(request, call, self._clock.now_ms())
         except BrokenInvariant:
+            if type(request) not in HANDLERS:
+                return refuse_other(request, call.version, ErrorCode.UNKNOWN_SERVER_ERROR)
             return refusal(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-        self._drop_converted(shard, str(getattr(request, "group_id", "")))
+        shard.advance()  # what waits in a group that was converted is answered
         self._changed.set()
         return response
 
@@ -80,12 +80,20 @@ class ConnectGroupsHost:
         self.coordinators[shard.number] = self._loaded(shard)
         self._changed.set()
 
-    def refuses(self, shard: ShardHost, request: Message) -> ErrorCode | None:
-        """Return the error for a request that would begin a group of another type under the id of a Connect group."""
-        groups = self.coordinators[shard.number].shard.groups
+    def serve_other(self, shard: ShardHost, request: Message, call: Call) -> Message | None:
+        """Serve a classic worker's call about a Connect group, or refuse one about a group of its id; else None."""
+        coordinator = self.coordinators[shard.number]
+        coordinator.advance(self._clock.now_ms())
+        if not shard.is_loading and coordinator.serves(request):
+            response = self.serve(shard, shard.node_id, request, call)
+            if isinstance(response, m.JoinGroupResponse):
+                response = join_group.in_version(response, call.version)
+            return response
+        error = self._refuses(coordinator.shard.groups, request)
+        return None if error is None else refuse_other(request, call.version, error)
+
+    def _refuses(self, groups: Collection[str], request: Message) -> ErrorCode | None:
         match request:
-            case m.JoinGroupRequest() if request.group_id in groups:
-                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             case m.ConsumerGroupHeartbeatRequest() | m.ShareGroupHeartbeatRequest() if (
                 request.group_id in groups
             ):
@@ -97,18 +105,10 @@ class ConnectGroupsHost:
         coordinator = ConnectGroupCoordinator(
             self._settings,
             log=self._logs[shard.number],
-            other_groups=lambda group_id: _occupant(shard, group_id),
+            others=shard.coordinator.shard,
         )
         coordinator.load(self._clock.now_ms())
         return coordinator
-
-    def _drop_converted(self, shard: ShardHost, group_id: str) -> None:
-        """Delete the empty classic group whose place a Connect group has taken."""
-        others = shard.coordinator.shard
-        is_connect = group_id in self.coordinators[shard.number].shard.groups
-        if is_connect and isinstance(others.groups.get(group_id), ClassicGroup):
-            others.now_ms = self._clock.now_ms()
-            others.apply([records.classic_group_tombstone(group_id)])
 
 
 def answer(
@@ -133,17 +133,3 @@ def answer(
     response = host.serve(shard, node_id, request, call)
     response_header = m.ResponseHeader(correlation_id=header.correlation_id)
     return encode(response_header, c.RESPONSE_HEADER_VERSION) + encode(response, version)
-
-
-def _occupant(shard: ShardHost, group_id: str) -> Vacant | Occupied:
-    group = shard.coordinator.shard.groups.get(group_id)
-    if group is None:
-        return Vacant()
-    if (
-        isinstance(group, ClassicGroup)
-        and group.protocol_type == CONNECT_PROTOCOL_TYPE
-        and group.is_empty
-        and not group.pending_joins
-    ):
-        return Vacant(group.generation)
-    return Occupied.BY_OTHERS

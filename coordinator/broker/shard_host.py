@@ -90,7 +90,11 @@ class ShardHost:
             deadline = float("inf") if deadline_ms is None else self._clock.trio_time(deadline_ms)
             with trio.move_on_at(deadline):
                 await changed.wait()
-            self._let(self.coordinator.advance)
+            self.advance()
+
+    def advance(self) -> None:
+        """Fire the timers that are due, and hand out the answers that others have caused."""
+        self._let(self.coordinator.advance)
 
     def update_image(self, image: MetadataImage) -> None:
         """Apply a change of the cluster's topics."""

@@ -13,6 +13,8 @@ first, and gets what nobody else has (:mod:`reconciliation`), so that a task has
     a newer reading has other connectors or tasks  + 1            -
     a valid assignment is installed                -              for the epoch it was computed for
 
+Workers that speak the classic protocol can be members, too (:mod:`classic_members`, :mod:`conversion`).
+
 Nothing here waits, reads a clock, or draws a random number. State changes only by replaying records
 (:mod:`replay`), one batch for each request, in a log of its own. :class:`~coordinator.connect_groups.coordinator.
 ConnectGroupCoordinator` is the public interface.

@@ -16,6 +16,9 @@ class Prepared(msgspec.Struct, frozen=True):
     members: Mapping[str, Assignor]
     """The declarations of each for the chosen assignor."""
     configured: WorkSet
+    config_offset: int = -1
+    shown: Mapping[str, WorkSet] = {}
+    """To a classic worker: what each was to run then. Its answer is differences to that."""
 
 
 class Computation(msgspec.Struct, frozen=True, kw_only=True):

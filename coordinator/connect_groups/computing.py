@@ -1,8 +1,8 @@
 """Chooses the worker that computes the assignment, tells it, and takes another when its time is over.
 
 The KIP does not say which member. Here it is the one that computed last, if it still can, so that its assignor knows
-what it did; else the one that joined first of those that have read all that is configured. One whose time has passed is
-not chosen again before all others were, so a worker that is dead or stuck costs one rebalance timeout.
+what it did; else the one that joined first of those that have read furthest, of either protocol. One whose time has
+passed is not chosen again before all others were, so a worker that is dead or stuck costs one rebalance timeout.
 """
 
 from msgspec.structs import replace
@@ -79,12 +79,9 @@ def _next(group: ConnectGroup) -> str:
         latest = group.expired_computing[-1]
         group.expired_computing = [latest] if len(group.members) > 1 else []
         rested = [member_id for member_id in group.members if member_id not in group.expired_computing]
-    if group.last_computing_member in rested:
-        return group.last_computing_member
-    up_to_date = (
-        member_id for member_id in rested if group.members[member_id].config_offset >= group.config_offset
-    )
-    return next(up_to_date, rested[0])
+    if group.leader.member_id in rested:
+        return group.leader.member_id
+    return max(rested, key=lambda member_id: group.members[member_id].config_offset)
 
 
 def _start(shard: ConnectShard, group: ConnectGroup, computation: Computation) -> None:

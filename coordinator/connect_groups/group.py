@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from coordinator.connect_groups.computation import Computation
-from coordinator.connect_groups.member import NO_DETAILS, ConnectMember, Details
+from coordinator.connect_groups.member import NO_DETAILS, ConnectMember, Details, MemberState
 from coordinator.connect_groups.work import Work, WorkSet
 from coordinator.errors import RequestRefused
 from protocol_codecs.error_code import ErrorCode
@@ -24,6 +24,17 @@ class Part(msgspec.Struct, frozen=True):
 NO_PART = Part()
 
 
+class Leader(msgspec.Struct, frozen=True):
+    """The worker that computed a target, as classic workers are told of it, and how far it had read."""
+
+    member_id: str = ""
+    url: str = ""
+    config_offset: int = -1
+
+
+NO_LEADER = Leader()
+
+
 class ConnectGroup:
     """One group. It changes only by replaying records, but for the computation, which is not in the log."""
 
@@ -33,15 +44,16 @@ class ConnectGroup:
         self.assignment_epoch = epoch
         self.target: Mapping[str, Part] = {}
         """Parts of workers that have gone stay until the next target."""
+        self.leader: Leader = NO_LEADER
+        """Who computed the target."""
         self.config_offset = -1
         self.configured: WorkSet = frozenset()
         self.members: dict[str, ConnectMember] = {}
         """In the order in which they joined."""
-        self.owners: dict[Work, str] = {}
-        """Who holds what: assigned, or not given up yet."""
+        self.owners: dict[Work, frozenset[str]] = {}
+        """Who holds what: assigned, or not given up yet. Two only if a classic worker has come with another's tasks."""
         self.computation: Computation | None = None
-        """Whose turn it is to compute; this and the next two are forgotten when the coordinator restarts."""
-        self.last_computing_member: str | None = None
+        """Whose turn it is to compute; this and the next are forgotten when the coordinator restarts."""
         self.expired_computing: list[str] = []
         """The workers whose time to compute has passed since the last installed target."""
 
@@ -58,6 +70,17 @@ class ConnectGroup:
         """Return the worker's part of the target; nothing for one that the target does not know."""
         return self.target.get(member_id, NO_PART)
 
+    def claimed(self, member: ConnectMember, runs: WorkSet) -> ConnectMember:
+        """Return a worker that holds all that it runs: it may keep what nobody else holds, and has to stop the rest."""
+        new = runs - member.holds
+        free = frozenset(work for work in new if work not in self.owners)
+        pending = member.pending_revocation | (new - free)
+        return member.replace(
+            assigned=member.assigned | free,
+            pending_revocation=pending,
+            state=MemberState.UNREVOKED if pending else member.state,
+        )
+
     # Changes, by replay only
 
     def put_member(self, new: ConnectMember) -> None:
@@ -66,7 +89,7 @@ class ConnectGroup:
         self.members[new.member_id] = new
         self._release(old)
         for work in new.holds:
-            self.owners[work] = new.member_id
+            self.owners[work] = self.owners.get(work, frozenset()) | {new.member_id}
 
     def remove_member(self, member_id: str) -> None:
         """Remove a worker."""
@@ -76,5 +99,6 @@ class ConnectGroup:
         if member is None:
             return
         for work in member.holds:
-            if self.owners.get(work) == member.member_id:
-                del self.owners[work]
+            left = self.owners.pop(work) - {member.member_id}
+            if left:
+                self.owners[work] = left

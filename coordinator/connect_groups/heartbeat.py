@@ -1,11 +1,12 @@
 """Serves ConnectGroupHeartbeat: a worker joins, declares, goes on towards its target, or leaves."""
 
-from coordinator.connect_groups import computing, fencing, records
+from coordinator.classic_groups.group import ClassicGroup
+from coordinator.connect_groups import computing, conversion, fencing, records
 from coordinator.connect_groups.choice import chosen_assignor
-from coordinator.connect_groups.group import FIRST_EPOCH, ConnectGroup
+from coordinator.connect_groups.group import ConnectGroup
 from coordinator.connect_groups.member import ConnectMember, MemberState
 from coordinator.connect_groups.reconciliation import reconciled
-from coordinator.connect_groups.shard import ConnectShard, Occupied
+from coordinator.connect_groups.shard import ConnectShard
 from coordinator.connect_groups.timers import ConnectRebalanceTimeout, ConnectSessionTimeout
 from coordinator.connect_groups.validation import JOIN_EPOCH, LEAVE_EPOCH, assignors_of, check_heartbeat
 from coordinator.connect_groups.work import WorkSet, as_message, work_set
@@ -35,6 +36,7 @@ def serve(
 
     # 1, 2, 3: the group, the worker, its epoch.
     group = _group(shard, request, change)
+    is_converted = request.group_id not in shard.groups
     member = _member(shard, group, request)
     _check_epoch(member, request.member_epoch, owned)
 
@@ -64,6 +66,8 @@ def serve(
     if updated != declared or is_new:
         change.append(records.current(group.group_id, updated))
     shard.apply(change)
+    if is_converted:
+        conversion.take_over(shard, request.group_id)
     _set_timers(shard, group.group_id, member, updated)
     computing.keep_up(shard, group.group_id)
     news = (
@@ -91,33 +95,37 @@ def _existing(shard: ConnectShard, group_id: str) -> ConnectGroup:
 def _group(
     shard: ConnectShard, request: ConnectGroupHeartbeatRequest, change: list[CoordinatorRecord]
 ) -> ConnectGroup:
-    """Return the group, or a new one, which begins with the generation of an empty classic group of its id.
-
-    Raises RequestRefused.
-    """
+    """Return the group, or a new one, which takes the place of a classic group of its id. Raises RequestRefused."""
     group = shard.groups.get(request.group_id)
     if group is not None:
         return group
     if request.member_epoch != JOIN_EPOCH:
         return _existing(shard, request.group_id)
-    before = shard.other_groups(request.group_id)
-    if isinstance(before, Occupied):
+    before = None if shard.others is None else shard.others.groups.get(request.group_id)
+    if before is not None and not isinstance(before, ClassicGroup):
         raise RequestRefused(
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{request.group_id!r} has members of another protocol"
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{request.group_id!r} is of another type"
         )
     if len(shard.groups) >= shard.settings.max_groups:
         raise RequestRefused(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"there are {len(shard.groups)} Connect groups"
         )
-    group = ConnectGroup(request.group_id, max(before.generation, FIRST_EPOCH))
-    change.append(records.group_epoch(group.group_id, group.group_epoch))
+    if before is not None:
+        group, created = conversion.upgraded(before)
+        change += created
+    else:
+        group = ConnectGroup(request.group_id)
+        change.append(records.group_epoch(group.group_id, group.group_epoch))
     return group
 
 
 def _member(shard: ConnectShard, group: ConnectGroup, request: ConnectGroupHeartbeatRequest) -> ConnectMember:
     """Return the worker, or a new one if it says hello. Raises RequestRefused."""
     if request.member_epoch != JOIN_EPOCH or request.member_id in group.members:
-        return group.member(request.member_id)
+        member = group.member(request.member_id)
+        if member.classic is not None:
+            raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"{member.member_id!r} is a classic worker")
+        return member
     if len(group.members) >= shard.settings.max_size:
         raise RequestRefused(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"group {group.group_id!r} has {len(group.members)} members"

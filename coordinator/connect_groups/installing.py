@@ -7,7 +7,8 @@ once. A worker that has left since then is left out; one that has come since the
 
 from coordinator.connect_groups import computing, records
 from coordinator.connect_groups.computation import Prepared
-from coordinator.connect_groups.group import Part
+from coordinator.connect_groups.formats import read_metadata
+from coordinator.connect_groups.group import ConnectGroup, Leader, Part
 from coordinator.connect_groups.member import Details
 from coordinator.connect_groups.preparing import computation_of
 from coordinator.connect_groups.settings import MAX_METADATA_BYTES
@@ -21,6 +22,7 @@ from protocol_codecs.connect_groups import (
     ConnectGroupInstallAssignmentRequestMember,
     ConnectGroupInstallAssignmentResponse,
 )
+from protocol_codecs.records import CoordinatorRecord
 
 
 class InvalidAssignment(CoordinatorError):
@@ -43,13 +45,19 @@ def serve(
         details = Details(error=request.error)
         parts = {member_id: Part(group.part_of(member_id).works, details) for member_id in group.members}
     remaining = {member_id: part for member_id, part in parts.items() if member_id in group.members}
-    group.last_computing_member = request.member_id
+    said = read_metadata(prepared.members[request.member_id].metadata)
+    leader = Leader(request.member_id, said.url if said is not None else "", prepared.config_offset)
+    install(shard, group, [records.target(group.group_id, prepared.group_epoch, remaining, leader)])
+    return ConnectGroupInstallAssignmentResponse()
+
+
+def install(shard: ConnectShard, group: ConnectGroup, change: list[CoordinatorRecord]) -> None:
+    """Make a change with a new target, and begin the next computation if the group is at a newer epoch already."""
     group.expired_computing = []
     computing.end(shard, group)
-    shard.apply([records.target(group.group_id, prepared.group_epoch, remaining)])
+    shard.apply(change)
     shard.counts.installs += 1
-    computing.keep_up(shard, group.group_id)  # the group may be at a newer epoch already
-    return ConnectGroupInstallAssignmentResponse()
+    computing.keep_up(shard, group.group_id)
 
 
 def checked(

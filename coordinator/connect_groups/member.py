@@ -5,7 +5,11 @@ from typing import Self
 
 import msgspec
 
+from coordinator.connect_groups.formats import INCREMENTAL, Said, read_worker
 from coordinator.connect_groups.work import WorkSet
+from protocol_codecs.all_messages import JoinGroupRequestProtocol
+
+CONNECT_PROTOCOL_TYPE = "connect"
 
 
 class MemberState(IntEnum):
@@ -45,6 +49,27 @@ class Details(msgspec.Struct, frozen=True):
 NO_DETAILS = Details()
 
 
+class ClassicWorker(msgspec.Struct, frozen=True):
+    """What a worker that speaks the classic protocol sent with its last JoinGroup."""
+
+    session_timeout_ms: int
+    protocols: tuple[JoinGroupRequestProtocol, ...]
+
+    @property
+    def said(self) -> Said:
+        """Return what it says of itself. Its JoinGroup is refused if that can't be read."""
+        return read_worker(self.protocols) or Said("", -1, frozenset())
+
+    @property
+    def assignors(self) -> tuple[Assignor, ...]:
+        """Return its protocols as assignors ("ConnectAssignor"): the metadata is what its leader reads."""
+        return tuple(
+            Assignor(one.name, 0, max(INCREMENTAL.values()), INCREMENTAL[one.name], one.metadata)
+            for one in self.protocols
+            if one.name in INCREMENTAL
+        )
+
+
 class ConnectMember(msgspec.Struct, frozen=True, kw_only=True):
     """One worker. ``assigned`` is what it may run; it may still run ``pending_revocation``, and nobody else may."""
 
@@ -62,6 +87,8 @@ class ConnectMember(msgspec.Struct, frozen=True, kw_only=True):
     pending_revocation: WorkSet = frozenset()
     details: Details = NO_DETAILS
     """Those of the target of its epoch."""
+    classic: ClassicWorker | None = None
+    """None for a worker that speaks the new protocol."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self

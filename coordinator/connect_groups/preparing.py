@@ -33,6 +33,7 @@ def serve(
         group_epoch=group.group_epoch,
         members={member.member_id: offer for member, offer in offers},
         configured=group.configured,
+        config_offset=group.config_offset,
     )
     group.computation = replace(computation, prepared=prepared)
     return ConnectGroupPrepareAssignmentResponse(

@@ -5,6 +5,7 @@ the target's epoch: STABLE if it has all of its part, else UNRELEASED, until oth
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from coordinator.connect_groups.group import Part
 from coordinator.connect_groups.member import ConnectMember, MemberState
@@ -12,7 +13,11 @@ from coordinator.connect_groups.work import Work, WorkSet
 
 
 def reconciled(
-    member: ConnectMember, epoch: int, part: Part, owners: Mapping[Work, str], owned: WorkSet | None
+    member: ConnectMember,
+    epoch: int,
+    part: Part,
+    owners: Mapping[Work, AbstractSet[str]],
+    owned: WorkSet | None,
 ) -> ConnectMember:
     """Return the worker after its next step; the same worker if there is none.
 
@@ -30,7 +35,8 @@ def reconciled(
     if revoked and (owned is None or owned & revoked):
         return member.replace(state=MemberState.UNREVOKED, assigned=kept, pending_revocation=revoked)
     missing = part.works - kept
-    free = frozenset(work for work in missing if owners.get(work, member.member_id) == member.member_id)
+    alone = frozenset({member.member_id})
+    free = frozenset(work for work in missing if owners.get(work, alone) <= alone)
     return member.replace(
         state=MemberState.STABLE if free == missing else MemberState.UNRELEASED,
         assigned=kept | free,

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from coordinator.connect_groups.group import Part
-from coordinator.connect_groups.member import Assignor, ConnectMember, Details, MemberState
+from coordinator.connect_groups.group import Leader, Part
+from coordinator.connect_groups.member import Assignor, ClassicWorker, ConnectMember, Details, MemberState
 from coordinator.connect_groups.work import WorkSet, as_message, from_message
 from protocol_codecs import connect_groups as c
+from protocol_codecs.all_messages import JoinGroupRequestProtocol
 from protocol_codecs.records import CoordinatorRecord
 
 
@@ -47,11 +48,16 @@ def declarations(group_id: str, epoch: int, member: ConnectMember) -> Coordinato
             ),
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             config_offset=member.config_offset,
+            session_timeout_ms=-1 if member.classic is None else member.classic.session_timeout_ms,
+            classic_protocols=tuple(
+                c.MemberClassicProtocol(name=one.name, metadata=one.metadata)
+                for one in (member.classic.protocols if member.classic is not None else ())
+            ),
         ),
     )
 
 
-def target(group_id: str, epoch: int, parts: Mapping[str, Part]) -> CoordinatorRecord:
+def target(group_id: str, epoch: int, parts: Mapping[str, Part], leader: Leader) -> CoordinatorRecord:
     """Build the record of the target assignment."""
     return CoordinatorRecord(
         c.ConnectWorkerGroupTargetAssignmentKey(group_id=group_id),
@@ -67,6 +73,9 @@ def target(group_id: str, epoch: int, parts: Mapping[str, Part]) -> CoordinatorR
                 )
                 for member_id, part in parts.items()
             ),
+            leader=leader.member_id,
+            leader_url=leader.url,
+            config_offset=leader.config_offset,
         ),
     )
 
@@ -125,6 +134,15 @@ def with_declarations(member: ConnectMember, value: c.ConnectWorkerGroupMemberMe
         ),
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         config_offset=value.config_offset,
+        classic=None
+        if value.session_timeout_ms < 0
+        else ClassicWorker(
+            value.session_timeout_ms,
+            tuple(
+                JoinGroupRequestProtocol(name=one.name, metadata=one.metadata)
+                for one in value.classic_protocols
+            ),
+        ),
     )
 
 

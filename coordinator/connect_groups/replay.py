@@ -1,7 +1,7 @@
 """Applies one record to the groups: the only place where they change, now and when the log is read again."""
 
 from coordinator.connect_groups import records
-from coordinator.connect_groups.group import ConnectGroup
+from coordinator.connect_groups.group import NO_LEADER, ConnectGroup, Leader
 from coordinator.connect_groups.member import NO_DETAILS, ConnectMember, MemberState
 from coordinator.connect_groups.work import from_message
 from coordinator.errors import BrokenInvariant
@@ -67,8 +67,9 @@ def _target(group: ConnectGroup, value: object) -> None:
     if isinstance(value, c.ConnectWorkerGroupTargetAssignmentValue):
         group.target = records.parts(value)
         group.assignment_epoch = value.assignment_epoch
+        group.leader = Leader(value.leader, value.leader_url, value.config_offset)
     else:
-        group.target = {}
+        group.target, group.leader = {}, NO_LEADER
 
 
 def _current(group: ConnectGroup, member_id: str, value: object) -> None:

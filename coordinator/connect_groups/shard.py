@@ -1,35 +1,18 @@
 """The state of the Connect groups of one coordinator, and the operations that every handler uses."""
 
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections.abc import Sequence
 
 import msgspec
 
 from coordinator.connect_groups.group import ConnectGroup
 from coordinator.connect_groups.replay import replay
 from coordinator.connect_groups.settings import ConnectGroupSettings
-from coordinator.errors import RequestRefused
+from coordinator.errors import BrokenInvariant, RequestRefused
 from coordinator.log.batches import RecordLog
+from coordinator.shard import Shard
 from coordinator.timers import Timer, Timers
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.records import CoordinatorRecord
-
-
-class Occupied(Enum):
-    """What has a group's id among the other types of groups."""
-
-    BY_OTHERS = "by others"
-    """A group of another type, or one with classic members."""
-
-
-class Vacant(msgspec.Struct, frozen=True):
-    """The id is free, or its classic group is empty: then ``generation`` is the one that it ended with."""
-
-    generation: int = 0
-
-
-OtherGroups = Callable[[str], Vacant | Occupied]
-"""Who has this id among the coordinator's other groups."""
 
 
 class Counts(msgspec.Struct):
@@ -41,10 +24,6 @@ class Counts(msgspec.Struct):
     fenced: int = 0
 
 
-def _nobody(_group_id: str) -> Vacant | Occupied:
-    return Vacant()
-
-
 class ConnectShard:
     """Groups, timers and log."""
 
@@ -53,16 +32,24 @@ class ConnectShard:
         settings: ConnectGroupSettings,
         *,
         log: RecordLog | None = None,
-        other_groups: OtherGroups = _nobody,
+        others: Shard | None = None,
     ) -> None:
         self.settings = settings
         self.log = log
-        self.other_groups = other_groups
+        self.others = others
+        """The groups of other types, which share the ids; without them no group is converted."""
         self.now_ms = 0
         self.groups: dict[str, ConnectGroup] = {}
         self.timers = Timers()
         self.computations_begun = 0
         self.counts = Counts()
+
+    @property
+    def classic_groups(self) -> Shard:
+        """Return the groups of other types. Raises BrokenInvariant without them."""
+        if self.others is None:
+            raise BrokenInvariant("classic workers need the groups of other types")
+        return self.others
 
     def group(self, group_id: str) -> ConnectGroup:
         """Return the group. Raises RequestRefused with GROUP_ID_NOT_FOUND."""

@@ -38,6 +38,7 @@ from protocol_codecs.connect_groups.records import (
     ConnectWorkerGroupTargetAssignmentMember,
     ConnectWorkerGroupTargetAssignmentValue,
     MemberAssignor,
+    MemberClassicProtocol,
 )
 from protocol_codecs.connect_groups.registry import (
     CONNECT_APIS,
@@ -83,4 +84,5 @@ __all__ = [
     "ConnectorTaskId",
     "ConnectorsAndTasks",
     "MemberAssignor",
+    "MemberClassicProtocol",
 ]

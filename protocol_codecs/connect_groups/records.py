@@ -73,8 +73,18 @@ class MemberAssignor(Message):
     metadata: bytes = binary()
 
 
+class MemberClassicProtocol(Message):
+    """One protocol that a classic worker offers."""
+
+    name: str = string()
+    metadata: bytes = binary()
+
+
 class ConnectWorkerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """The declarations of a worker. It has no instance id and subscribes to no topics."""
+    """The declarations of a worker. It has no instance id and subscribes to no topics.
+
+    A classic worker also has a session timeout, else -1, and what its last JoinGroup offered.
+    """
 
     group_epoch: int = int32()
     instance_id: str | None = string(nullable="0+", default=None)
@@ -85,6 +95,8 @@ class ConnectWorkerGroupMemberMetadataValue(Message, versions="0", flexible="0+"
     assignors: tuple[MemberAssignor, ...] = array(MemberAssignor)
     rebalance_timeout_ms: int = int32(tag=FIRST_TAG)
     config_offset: int = int64(tag=FIRST_TAG + 1)
+    session_timeout_ms: int = int32(tag=FIRST_TAG + 2, default=-1)
+    classic_protocols: tuple[MemberClassicProtocol, ...] = array(MemberClassicProtocol, tag=FIRST_TAG + 3)
 
 
 class ConnectWorkerGroupTargetAssignmentKey(Message, versions="0"):
@@ -104,12 +116,18 @@ class ConnectWorkerGroupTargetAssignmentMember(Message):
 
 
 class ConnectWorkerGroupTargetAssignmentValue(Message, versions="0", flexible="0+"):
-    """The target assignment of all workers, in one record, and the group epoch that it was computed for."""
+    """The target assignment of all workers, in one record, and the group epoch that it was computed for.
+
+    Who computed it, where its REST API listens, and how far it had read are for classic workers.
+    """
 
     assignment_epoch: int = int32()
     members: tuple[ConnectWorkerGroupTargetAssignmentMember, ...] = array(
         ConnectWorkerGroupTargetAssignmentMember
     )
+    leader: str = string(tag=FIRST_TAG)
+    leader_url: str = string(tag=FIRST_TAG + 1)
+    config_offset: int = int64(tag=FIRST_TAG + 2, default=-1)
 
 
 class ConnectWorkerGroupCurrentMemberAssignmentKey(Message, versions="0"):

@@ -11,7 +11,7 @@ import msgspec
 ROOT = Path(__file__).parents[2]
 ITEMS = ROOT / "docs" / "reference" / "kips"
 SEED = 53
-DRAWS = {("848", "848-later"): 24}
+DRAWS = {("848", "848-later"): 24, ("932", "connect", "429"): 16}
 """How many items are drawn of which documents."""
 
 
@@ -188,5 +188,116 @@ MUTATIONS = (
         "coordinator/broker/apis/configs.py",
         "own = context.cluster.group_settings.get(name, {})",
         "own: dict[str, str] = {}",
+    ),
+    Mutation(
+        "connect-073",
+        "coordinator/connect_groups/preparing.py",
+        '            ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.member_id!r} is not to compute',
+        '            ErrorCode.INVALID_REQUEST, f"member {member.member_id!r} is not to compute',
+    ),
+    Mutation(
+        "932-108",
+        "protocol_codecs/records/share_group.py",
+        '    """Identifies the group (type 11)."""\n\n    group_id: str = string()\n',
+        '    """Identifies the group (type 11)."""\n'
+        "\n"
+        "    group_id: str = string()\n"
+        "    member_id: str = string()\n",
+    ),
+    Mutation(
+        "connect-024",
+        "coordinator/connect_groups/heartbeat.py",
+        "        heartbeat_interval_ms=shard.settings.heartbeat_interval_ms,\n",
+        "        heartbeat_interval_ms=0,\n",
+    ),
+    Mutation(
+        "932-107",
+        "coordinator/share_groups/records.py",
+        "        CoordinatorRecord(r.ShareGroupMetadataKey(group_id=group.group_id)),\n    ]",
+        "    ]",
+    ),
+    Mutation(
+        "429-016",
+        "translation/members/generation.py",
+        "return ErrorCode.NONE if counts else ErrorCode.ILLEGAL_GENERATION",
+        "return ErrorCode.NONE if counts else ErrorCode.REBALANCE_IN_PROGRESS",
+    ),
+    Mutation(
+        "932-051",
+        "protocol_codecs/records/share_state.py",
+        "    snapshot_epoch: int = int32()\n"
+        "    leader_epoch: int = int32()\n"
+        "    start_offset: int = int64()\n"
+        "    delivery_complete_count: int = int32(default=-1, tag=0)\n"
+        "    state_batches",
+        "    leader_epoch: int = int32()\n"
+        "    snapshot_epoch: int = int32()\n"
+        "    start_offset: int = int64()\n"
+        "    delivery_complete_count: int = int32(default=-1, tag=0)\n"
+        "    state_batches",
+    ),
+    Mutation(
+        "932-008",
+        "coordinator/assignors/sharing.py",
+        "self._shares = -(-len(members) // len(partitions)) if partitions else 0",
+        "self._shares = 1",
+    ),
+    Mutation(
+        "429-029",
+        "translation/apis/sync_group.py",
+        "member.partitions.possibly_owned |= member.partitions.synced_assignment",
+        "member.partitions.possibly_owned = member.partitions.synced_assignment",
+    ),
+    Mutation(
+        "932-100",
+        "protocol_codecs/messages/share_group_heartbeat.py",
+        'class ShareGroupHeartbeatRequest(Message, api_key=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+")',
+        'class ShareGroupHeartbeatRequest(Message, api_key=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="2+")',
+    ),
+    Mutation(
+        "429-102",
+        "translation/apis/join_group.py",
+        "member.client.protocol_name = protocols[0]",
+        "member.client.protocol_name = protocols[-1]",
+    ),
+    Mutation(
+        "932-054",
+        "coordinator/share_state/state.py",
+        "self.partitions[partition] = _after_update(before, value)",
+        "self.partitions[partition] = before",
+    ),
+    Mutation(
+        "connect-017",
+        "coordinator/connect_groups/heartbeat.py",
+        "bump = is_new or declared.assignors != member.assignors or _asks(request)",
+        "bump = is_new or _asks(request)",
+    ),
+    Mutation(
+        "932-037",
+        "coordinator/broker/apis/share_fetch.py",
+        "        records = led.log.read(offset, max_bytes)",
+        "        records = led.log.read(offset, max_bytes)[:0]",
+    ),
+    Mutation(
+        "connect-019",
+        "protocol_codecs/connect_groups/messages.py",
+        '    Message, api_key=ConnectApiKey.CONNECT_GROUP_HEARTBEAT, versions="0", flexible="0+"\n'
+        "):\n"
+        '    """The worker\'s epoch',
+        '    Message, api_key=ConnectApiKey.CONNECT_GROUP_HEARTBEAT, versions="0", flexible="1+"\n'
+        "):\n"
+        '    """The worker\'s epoch',
+    ),
+    Mutation(
+        "932-081",
+        "coordinator/config.py",
+        "    share_session_timeout_ms: int = 45_000",
+        "    share_session_timeout_ms: int = 30_000",
+    ),
+    Mutation(
+        "connect-005",
+        "coordinator/connect_groups/classic_members.py",
+        "members=_for_leader(group, protocol) if leads else (),",
+        "members=(),",
     ),
 )

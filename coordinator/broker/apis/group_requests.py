@@ -4,6 +4,7 @@ from coordinator.broker.context import RequestScope
 from coordinator.broker.shard_host import ShardHost
 from coordinator.handlers.refusal import refusal
 from coordinator.handlers.routing import groups_of, merged, restricted_to
+from coordinator.shard import Call
 from protocol_codecs.all_messages import ListGroupsResponse
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.message import Message
@@ -31,6 +32,8 @@ async def serve(context: RequestScope, request: Message) -> Message:
 
 async def _ask(context: RequestScope, shard: ShardHost, request: Message) -> Message:
     connect_groups = context.cluster.connect_groups  # an experiment
-    if connect_groups is not None and (error := connect_groups.refuses(shard, request)) is not None:
-        return refusal(request, context.version, error)
+    if connect_groups is not None:
+        call = Call(0, context.version, context.client_id, context.client_host)
+        if (answer := connect_groups.serve_other(shard, request, call)) is not None:
+            return answer
     return await shard.call(request, context.version, context.client_id, context.client_host)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from coordinator.connect_groups.formats import Difference, read_differences
 from coordinator.connect_groups.work import Work, WorkSet
-from hosting.groups.connect.formats import Difference, read_differences
 from hosting.groups.connect.worker import Round
 from protocol_codecs.all_messages import SyncGroupRequestAssignment
 

@@ -5,10 +5,10 @@ from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
+from coordinator.connect_groups import formats
+from coordinator.connect_groups.formats import INCREMENTAL, Difference
 from coordinator.connect_groups.work import WorkSet
 from coordinator.uuids import UuidSource
-from hosting.groups.connect import formats
-from hosting.groups.connect.formats import INCREMENTAL, Difference
 from hosting.groups.connect.installing import checked, owners_of, without
 from hosting.groups.connect.worker import NOTHING, ConnectClient, Part, Round, WorkerOffer
 from hosting.groups.member import HostedMember, JoinResult

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from coordinator.connect_groups.formats import Difference, Said
 from coordinator.connect_groups.work import WorkSet
-from hosting.groups.connect.formats import Difference, Said
 from hosting.groups.member import HostedMember, Offer
 
 NOTHING: WorkSet = frozenset()

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from coordinator.connect_groups.coordinator import ConnectGroupCoordinator
 from coordinator.connect_groups.settings import ConnectGroupSettings
-from coordinator.connect_groups.shard import OtherGroups
 from coordinator.connect_groups.work import Work, WorkSet, as_message, from_message
 from coordinator.log import MemoryLog
-from coordinator.shard import Call
+from coordinator.shard import Call, Shard
 from protocol_codecs import connect_groups as c
 
 GROUP = "connect-cluster"
@@ -41,13 +40,11 @@ def told(response: c.ConnectGroupHeartbeatResponse) -> str | None:
 class Talk:
     """A coordinator, and a clock that stands still until it is moved."""
 
-    def __init__(
-        self, settings: ConnectGroupSettings = SETTINGS, other_groups: OtherGroups | None = None
-    ) -> None:
+    def __init__(self, settings: ConnectGroupSettings = SETTINGS, others: Shard | None = None) -> None:
         self.settings = settings
         self.log = MemoryLog(codec=c.CONNECT_GROUPS)
         self.now_ms = 1_000
-        self.coordinator = ConnectGroupCoordinator(settings, log=self.log, other_groups=other_groups)
+        self.coordinator = ConnectGroupCoordinator(settings, log=self.log, others=others)
         self.epochs: dict[str, int] = {}
 
     @property
@@ -132,8 +129,8 @@ class Talk:
         self.coordinator.advance(self.now_ms)
 
     def restart(self) -> None:
-        other_groups = self.coordinator.shard.other_groups
-        self.coordinator = ConnectGroupCoordinator(self.settings, log=self.log, other_groups=other_groups)
+        others = self.coordinator.shard.others
+        self.coordinator = ConnectGroupCoordinator(self.settings, log=self.log, others=others)
         self.coordinator.load(self.now_ms)
 
 

@@ -13,6 +13,7 @@ import trio
 
 from coordinator.broker import EmbeddedCluster, serve
 from coordinator.config import CoordinatorConfig
+from coordinator.connect_groups.formats import Said, for_leader
 from coordinator.connect_groups.work import as_message, from_message
 from coordinator.shard import Call
 from protocol_codecs import ErrorCode
@@ -79,14 +80,14 @@ def joining(member_id: str) -> c.ConnectGroupHeartbeatRequest:
     )
 
 
-def joining_as_classic(member_id: str = "") -> m.JoinGroupRequest:
+def joining_as_classic(member_id: str = "", metadata: bytes = b"") -> m.JoinGroupRequest:
     return m.JoinGroupRequest(
         group_id=GROUP,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         member_id=member_id,
         protocol_type="connect",
-        protocols=(m.JoinGroupRequestProtocol(name="compatible", metadata=b""),),
+        protocols=(m.JoinGroupRequestProtocol(name="compatible", metadata=metadata),),
     )
 
 
@@ -188,7 +189,7 @@ async def test_other_types_of_groups_keep_away_from_its_id(cluster: EmbeddedClus
     assert consumer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_it_keeps_away_from_a_group_with_classic_workers_and_takes_its_place_when_it_is_empty(
+async def test_it_keeps_away_from_a_classic_group_that_it_cannot_read_and_takes_its_place_when_it_is_empty(
     cluster: EmbeddedCluster,
 ):
     member_id = (await ask_kafka(cluster, joining_as_classic(), 9)).member_id
@@ -203,6 +204,33 @@ async def test_it_keeps_away_from_a_group_with_classic_workers_and_takes_its_pla
 
     assert (await ask(cluster, joining("w1"))).member_epoch == generation
     assert GROUP not in cluster.shard_of(GROUP).coordinator.shard.groups
+
+
+async def test_a_classic_worker_that_waits_in_a_rebalance_joins_again_when_a_new_one_converts_the_group(
+    cluster: EmbeddedCluster,
+):
+    metadata = for_leader(Said("http://classic/", 3, works("a")), "compatible")
+    first = (await ask_kafka(cluster, joining_as_classic(metadata=metadata), 9)).member_id
+    generation = (await ask_kafka(cluster, joining_as_classic(first, metadata), 9)).generation_id
+    second = (await ask_kafka(cluster, joining_as_classic(metadata=metadata), 9)).member_id
+    answers = []
+
+    async def join() -> None:
+        answers.append(await ask_kafka(cluster, joining_as_classic(second, metadata), 9))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(join)
+        classic = cluster.shard_of(GROUP).coordinator.shard.groups[GROUP]
+        while second not in classic.members:  # noqa: ASYNC110 - the state is plain data and tells nobody
+            await trio.sleep(0.01)
+        assert (await ask(cluster, joining("w1"))).error_code == 0
+    heartbeat = m.HeartbeatRequest(group_id=GROUP, generation_id=generation, member_id=first)
+
+    assert [answer.error_code for answer in answers] == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert (await ask_kafka(cluster, heartbeat, 4)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    joined = await ask_kafka(cluster, joining_as_classic(first, metadata), 9)
+    assert joined.leader == first
+    assert {one.member_id for one in joined.members} == {first, second, "w1"}
 
 
 async def test_when_the_last_worker_has_left_the_group_may_be_classic_again(cluster: EmbeddedCluster):

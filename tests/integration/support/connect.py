@@ -25,7 +25,7 @@ from tools.kafka.ports import LOOPBACK, free_ports
 LOST_WORKER_DELAY_MS = 15_000
 """For how long what a lost worker ran waits for it (``scheduled.rebalance.max.delay.ms``)."""
 
-_START_S = 60.0
+_START_S = 180.0
 _STOP_S = 60.0
 _ASSIGNED = re.compile(
     r"Joined group at generation (\d+) .*leaderUrl='([^']*)'.* with rebalance delay: (\d+)"

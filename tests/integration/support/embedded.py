@@ -32,11 +32,18 @@ CONFIG = CoordinatorConfig(
 class Embedded(Kafka):
     """An embedded cluster; clients and admin tools take it for a Kafka."""
 
-    def __init__(self, *, nodes: int, log_directory: Path | None = None, ports: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        nodes: int,
+        log_directory: Path | None = None,
+        ports: Sequence[int] = (),
+        config: CoordinatorConfig = CONFIG,
+    ) -> None:
         self._cluster = EmbeddedCluster(
             nodes=nodes,
             auto_create_partitions=0,
-            coordinator=CONFIG,
+            coordinator=config,
             log_directory=log_directory,
             ports=ports,
         )

@@ -1,9 +1,9 @@
 """A room with one Connect group, spoken to call by call."""
 
+from coordinator.connect_groups import formats
+from coordinator.connect_groups.formats import Difference, Said
 from coordinator.connect_groups.work import Work, WorkSet
 from coordinator.uuids import SeededUuids
-from hosting.groups.connect import formats
-from hosting.groups.connect.formats import Difference, Said
 from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedGroups
 from hosting.groups.settings import HostedSettings

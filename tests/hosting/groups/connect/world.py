@@ -9,10 +9,10 @@ Kafka's (:mod:`.assignor`). ``World`` checks after every step that nothing runs 
 import random
 from collections.abc import Callable
 
+from coordinator.connect_groups import formats
+from coordinator.connect_groups.formats import Difference, Said
 from coordinator.connect_groups.work import CONNECTOR, Work
 from coordinator.uuids import SeededUuids
-from hosting.groups.connect import formats
-from hosting.groups.connect.formats import Difference, Said
 from hosting.groups.connect.rules import ConnectRules
 from hosting.groups.member import HostedCall
 from hosting.groups.room import HostedAnswer, HostedGroups

@@ -50,8 +50,13 @@ def read_worker(protocols: Iterable[JoinGroupRequestProtocol]) -> Said | None:
     preferred = next((one for one in protocols if one.name in INCREMENTAL), None)
     if preferred is None:
         return None
+    return read_metadata(preferred.metadata)
+
+
+def read_metadata(content: bytes) -> Said | None:
+    """Read what a worker writes for its leader; None if it is nothing that a worker writes."""
     try:
-        version, metadata = decode_metadata(preferred.metadata, MOST_ELEMENTS)
+        version, metadata = decode_metadata(content, MOST_ELEMENTS)
         if version < FIRST_INCREMENTAL_VERSION or metadata.config_offset < -1:
             return None
         if metadata.allocation is None:
