@@ -18,9 +18,15 @@ from protocol_codecs.messages.find_coordinator import FindCoordinatorRequest
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol_codecs.messages.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+)
 from protocol_codecs.messages.sync_group import SyncGroupRequest
 from proxy.wire.framing import request_frame, response_body_offset
 
+SMALL_REQUEST = 100
 _SIZE = struct.Struct(">i")
 _CORRELATION = count(1)
 
@@ -77,6 +83,23 @@ def coordinator(bootstrap: str, group: str) -> str:
             (one,) = found.coordinators
             if not one.error_code:
                 return f"{one.host}:{one.port}"
+
+
+def small_request_frame(line: Line, topic: str) -> bytes:
+    """ListOffsets of one partition in :data:`SMALL_REQUEST` bytes; a broker answers it from memory.
+
+    The client id of the connection is filled up for that.
+    """
+    partition = ListOffsetsRequestPartition(partition_index=0, timestamp=-1)
+    message = ListOffsetsRequest(
+        replica_id=-1, topics=(ListOffsetsRequestTopic(name=topic, partitions=(partition,)),)
+    )
+    short = line.frame(ApiKey.LIST_OFFSETS, 5, message)
+    line.client_id = "c" * (len(line.client_id) + SMALL_REQUEST - len(short))
+    frame = line.frame(ApiKey.LIST_OFFSETS, 5, message)
+    if len(frame) != SMALL_REQUEST:
+        raise RuntimeError(f"a request of {len(frame)} bytes")
+    return frame
 
 
 def join_frame_message(group: str, topic: str, member_id: str, session_ms: int) -> JoinGroupRequest:
