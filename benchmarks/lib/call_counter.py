@@ -2,7 +2,7 @@
 
 A profile function of the interpreter notes each call, so the counts depend on no clock and no other process. A call
 counts if code of ours makes it while the proxy runs: of a function, or of one that is written in C. Not counted are
-calls of trio, and of the epoll loop, whose rounds depend on who shares the thread.
+calls of trio, of what runs periodically, and of the epoll loop, whose rounds depend on who shares the thread.
 """
 
 import sys
@@ -12,12 +12,14 @@ from pathlib import Path
 from types import BuiltinFunctionType, FrameType
 from typing import Any, NamedTuple
 
+from proxy.metrics.periodic import run_periodically
 from proxy.transport import epoll
 
 ROOT = Path(__file__).resolve().parents[2]
 _OWN = tuple(f"{ROOT / name}/" for name in ("proxy", "translation", "protocol_codecs"))
 _PROXY = _OWN[0]
 _DISPATCH = epoll.EpollLoop._dispatch.__code__  # noqa: SLF001  who it calls is being woken
+_PERIODICALLY = run_periodically.__code__
 _READS = frozenset({"recv", "recv_into"})
 _WRITES = frozenset({"send", "sendmsg"})
 SYSTEM_CALLS = _READS | _WRITES | {"splice", "setsockopt", "getsockopt", "poll", "ioctl"}
@@ -45,6 +47,7 @@ class CallCounter:
         allocated. What is freed again between two of them is not seen."""
         self._blocks = 0
         self._entered: FrameType | None = None
+        self._timer: FrameType | None = None
         self._depth = 0
 
     def reset(self) -> None:
@@ -79,7 +82,10 @@ class CallCounter:
 
     def _on_event(self, frame: FrameType, event: str, argument: Any) -> None:
         grown = sys.getallocatedblocks() - self._blocks
-        if self._entered is not None:
+        if self._timer is not None:
+            if event == "return" and frame is self._timer:
+                self._timer = None
+        elif self._entered is not None:
             # The frame of a function that is called is allocated only for the profiler.
             self.allocations += max(0, grown - (event == "call"))
             self._inside(frame, event, argument)
@@ -89,6 +95,8 @@ class CallCounter:
 
     def _inside(self, frame: FrameType, event: str, argument: Any) -> None:
         match event:
+            case "call" if frame.f_code is _PERIODICALLY:
+                self._timer = frame
             case "call":
                 caller = frame.f_back
                 self._depth += 1
