@@ -18,21 +18,21 @@ from uuid import uuid4
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.lib.test_bed import Gateway
-from benchmarks.lib.wire import ClassicMember, Line, NativeMember, coordinator, join_frame_message
+from benchmarks.lib.wire import (
+    ClassicMember,
+    Line,
+    NativeMember,
+    coordinator,
+    join_frame_message,
+    small_request_frame,
+)
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
-from protocol_codecs.messages.list_offsets import (
-    ListOffsetsRequest,
-    ListOffsetsRequestPartition,
-    ListOffsetsRequestTopic,
-)
-from proxy.wire.framing import request_frame
 
 ROUNDS = 6000
 WARM_UP = 800
 ROUNDS_FOR_A_JOIN = 10
 """A first JoinGroup takes a connection of its own, so there are fewer of them."""
-SMALL_REQUEST = 100
 TARGET_RATIO_OF_A_FLEET = 1.05
 """How long a Heartbeat through one replica of a fleet may take, where it takes 1 through the only process."""
 TARGETS_US = {"request": 150.0, "heartbeat": 150.0, "heartbeat_of_several": 150.0, "passing_heartbeat": 50.0}
@@ -186,22 +186,8 @@ def quantiles(times: list[float]) -> dict[str, float]:
 
 def small_request(line: Line, topic: str) -> Callable[[], None]:
     """Return ListOffsets of one partition: relayed by its header, and answered by a broker from memory."""
-    frame = small_frame(topic, line.client_id)
+    frame = small_request_frame(line.client_id, topic)
     return lambda: _checked(line.exchange(frame), 14 + 4)
-
-
-def small_frame(topic: str, client_id: str) -> bytes:
-    """Return its 100 bytes, to which the client id is lengthened."""
-    partition = ListOffsetsRequestPartition(partition_index=0, timestamp=-1)
-    message = ListOffsetsRequest(
-        replica_id=-1, topics=(ListOffsetsRequestTopic(name=topic, partitions=(partition,)),)
-    )
-    short = request_frame(ApiKey.LIST_OFFSETS, 5, 1, client_id, message)
-    client_id += "c" * (SMALL_REQUEST - len(short))
-    frame = request_frame(ApiKey.LIST_OFFSETS, 5, 1, client_id, message)
-    if len(frame) != SMALL_REQUEST:
-        raise RuntimeError(f"a request of {len(frame)} bytes")
-    return frame
 
 
 def heartbeat_of(member: ClassicMember | NativeMember) -> Callable[[], None]:

@@ -32,12 +32,12 @@ from uuid import uuid4
 from confluent_kafka.admin import AdminClient
 
 from benchmarks import throughput
-from benchmarks.latency import heartbeat_of_new_member, in_turn, leader, small_frame, small_request
+from benchmarks.latency import heartbeat_of_new_member, in_turn, leader, small_request
 from benchmarks.lib.crowd import Connection
 from benchmarks.lib.peers import DIRECT, Peer, Way, available
 from benchmarks.lib.quiet import MOST, PATIENCE_S, Guard
 from benchmarks.lib.test_bed import cpu_s, family, kafka, kafka_version, resident_bytes
-from benchmarks.lib.wire import ClassicMember, Line
+from benchmarks.lib.wire import ClassicMember, Line, small_request_frame
 from proxy.runtime.fd_limits import raise_file_limit
 from tools import peers_table, recorded
 from tools.kafka.cluster import Cluster
@@ -154,7 +154,7 @@ def requests_per_s(way: Way, count: int, topic: str) -> tuple[float, int]:
             stack.callback(connection.socket.close)
             connections[connection.socket.fileno()] = connection
             epoll.register(connection.socket, select.EPOLLIN)
-            send(connection, small_frame(topic, f"{n}-"))
+            send(connection, small_request_frame(f"{n}-", topic))
         for seconds in (WARM_UP_S, WINDOW_S):
             began, answers = time.perf_counter(), 0
             while (took := time.perf_counter() - began) < seconds:

@@ -18,9 +18,15 @@ from protocol_codecs.messages.find_coordinator import FindCoordinatorRequest
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol_codecs.messages.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+)
 from protocol_codecs.messages.sync_group import SyncGroupRequest
 from proxy.wire.framing import request_frame, response_body_offset
 
+SMALL_REQUEST = 100
 _SIZE = struct.Struct(">i")
 _CORRELATION = count(1)
 
@@ -77,6 +83,22 @@ def coordinator(bootstrap: str, group: str) -> str:
             (one,) = found.coordinators
             if not one.error_code:
                 return f"{one.host}:{one.port}"
+
+
+def small_request_frame(client_id: str, topic: str) -> bytes:
+    """ListOffsets of one partition in :data:`SMALL_REQUEST` bytes, to which the client id is lengthened; a broker
+    answers it from memory.
+    """
+    partition = ListOffsetsRequestPartition(partition_index=0, timestamp=-1)
+    message = ListOffsetsRequest(
+        replica_id=-1, topics=(ListOffsetsRequestTopic(name=topic, partitions=(partition,)),)
+    )
+    short = request_frame(ApiKey.LIST_OFFSETS, 5, 1, client_id, message)
+    client_id += "c" * (SMALL_REQUEST - len(short))
+    frame = request_frame(ApiKey.LIST_OFFSETS, 5, 1, client_id, message)
+    if len(frame) != SMALL_REQUEST:
+        raise RuntimeError(f"a request of {len(frame)} bytes")
+    return frame
 
 
 def join_frame_message(group: str, topic: str, member_id: str, session_ms: int) -> JoinGroupRequest:

@@ -41,14 +41,13 @@ def read_header(frame: bytes) -> RequestHeader:
 
     :raises HeaderError: it is too short or the client id does not fit into it.
     """
-    if len(frame) < _CLIENT_ID:
-        raise HeaderError(f"a request of {len(frame) - 4} bytes, too short for a header")
+    size = len(frame)
+    if size < _CLIENT_ID:
+        raise HeaderError(f"a request of {size - 4} bytes, too short for a header")
     _, api_key, version, correlation_id, client_id_length = _FIXED.unpack_from(frame)
-    end = _CLIENT_ID + max(client_id_length, 0)
-    if client_id_length < -1 or end > len(frame):
-        raise HeaderError(
-            f"a header with a client id of {client_id_length} bytes in a request of {len(frame) - 4}"
-        )
+    end = _CLIENT_ID + client_id_length if client_id_length > 0 else _CLIENT_ID
+    if client_id_length < -1 or end > size:
+        raise HeaderError(f"a header with a client id of {client_id_length} bytes in a request of {size - 4}")
     return RequestHeader(api_key, version, correlation_id, end)
 
 
