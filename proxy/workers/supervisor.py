@@ -30,9 +30,10 @@ from proxy.runtime.exit_codes import ExitCode
 from proxy.runtime.file_watcher import Reloadable
 from proxy.runtime.log_setup import configure, count_suppressed_lines
 from proxy.runtime.log_throttle import LogThrottle
+from proxy.transport.first_requests import FirstRequests
 from proxy.transport.listeners import BindError, Ports, bind, port_of
 from proxy.transport.tls_errors import TlsFilesError
-from proxy.workers.affinity import FirstRequests, worker_of
+from proxy.workers.affinity import worker_of
 from proxy.workers.control_messages import COMMAND, HandoffHeader, PortKey, Reconfigure, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
 from proxy.workers.reconfiguration import WorkersPrepared
