@@ -145,9 +145,12 @@ class WorkerHandle:
             try:
                 async with stream, trio.open_nursery() as nursery:
                     self._out = WriteBuffer(stream, nursery)
-                    self.send(self._start_message())
-                    nursery.start_soon(self._listen, stream, connections, nursery)
-                    code = await self._process.wait()
+                    try:
+                        self.send(self._start_message())
+                        nursery.start_soon(self._listen, stream, connections, nursery)
+                        code = await self._process.wait()
+                    finally:
+                        self._out = None  # a nursery that has ended takes no writes
                     nursery.cancel_scope.cancel()
             finally:
                 await self._clean_up(self._process)
@@ -158,7 +161,7 @@ class WorkerHandle:
             process.kill()
             with trio.CancelScope(shield=True):
                 await process.wait()
-        self._process = self._out = None
+        self._process = None
         self.serving = False
         for arrived, _ in self._pending_queries.values():
             arrived.set()
