@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import proxy.runtime.without_rich  # noqa: F401  # isort: skip
 import structlog
 import trio
 import typer

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+
+import proxy.runtime.without_rich  # noqa: F401  # isort: skip
 import structlog
 import trio
 

@@ -6,8 +6,13 @@ import pytest
 
 from benchmarks import counts
 from proxy.session.session import ClientSession
+from tests.skips import not_here
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the bounds are of Python 3.11")
+
+@pytest.fixture(autouse=True)
+def _python_of_the_bounds() -> None:
+    if sys.version_info[:2] != (3, 11):
+        not_here("the bounds are of Python 3.11")
 
 
 def _counts() -> dict[str, counts.Counts]:
