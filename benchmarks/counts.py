@@ -49,7 +49,7 @@ from tools.recorded import of_code
 
 BOUNDS = Path(__file__).with_name("path_bounds.toml")
 MIB = 2**20
-_WARM_UP, _COUNTED = 20, 20
+_WARM_UP, _COUNTED = 6, 6
 _TOPIC = "counts"
 _SIZE = struct.Struct(">i")
 
