@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 pytest_plugins = (
     "pytester",
@@ -17,6 +17,10 @@ pytest_plugins = (
 # The same examples in every run, so that what is red here is red elsewhere; no deadline, because shared
 # machines pause. Other examples: `pytest --hypothesis-profile=default --hypothesis-seed=...`.
 settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True, database=None)
+# What is expected to fail is not made small, which may take minutes.
+settings.register_profile(
+    "unshrunk", settings.get_profile("steady"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)
 settings.load_profile("steady")
 
 

@@ -11,6 +11,7 @@ from tests.docs.kip_mutations import MUTATIONS, ROOT, Mutation, drawn, rows
 
 COPIED = ("coordinator", "hosting", "pipeline", "protocol_codecs", "proxy", "tests", "tools", "translation")
 SCENARIO = "tests/coordinator/test_against_kafka.py::test_kafka_did_the_same[{}]"
+OPTIONS = ("-q", "-x", "-m", "not kafka", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk")
 TESTS_FAILED = 1
 """The exit code of pytest; another one for tests that could not be collected."""
 
@@ -44,7 +45,7 @@ def test_a_named_test_fails(mutation: Mutation, copy: Path):
     file.write_text(code.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not kafka", "-p", "no:cacheprovider", *ids],
+            [sys.executable, "-m", "pytest", *OPTIONS, *ids],
             cwd=copy,
             capture_output=True,
             text=True,
