@@ -45,8 +45,8 @@ class Recorded:
             opened.write(json.dumps(sorted([*kept, entry], key=self.key), indent=1) + "\n")
 
     def written(self, before: str, entries: Sequence[Entry]) -> str:
-        """Return the page with the part that these entries make."""
-        return replaced(before, self.marker, self.body(entries))
+        """Return the page with the part that these entries make, or with a sentence that there is none yet."""
+        return replaced(before, self.marker, self.body(entries) if entries else "No run is recorded yet.\n")
 
 
 def one_by_one(

@@ -51,7 +51,7 @@ class CallCounter:
         self._depth = 0
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Count from zero."""
         self.calls = []
         self.wake_ups = self.allocations = 0
 

@@ -11,12 +11,12 @@ worker is served on its own, and its own rebalance loop tells the coordinator wh
 Our own choices, where the KIP is silent:
 
 * The computing member may be a classic worker. It is the leader of the JoinGroup that it sends then, and is shown the
-  target, not what the others run at that moment: the steps of each worker see to it that nobody gets what another still
+  target, not what the others run at that moment: the steps of each worker make sure that none gets what another still
   holds. Its generation is the epoch that it computes for, so its SyncGroup takes it straight to its new part.
 * The leader computes at each of its JoinGroups. Its assignor forgets what it did, and so its delay for what a lost
   worker ran, if a generation lies between; and it joins by itself when that delay is over.
 * What it takes away from a worker is assigned in the next computation, which begins at once.
-* A worker that joins anew with tasks keeps those that nobody holds, and stops the others.
+* A worker that joins again with tasks keeps those that are free, and stops the others.
 """
 
 from collections.abc import Iterable
@@ -122,7 +122,7 @@ def _is_session_timeout(shard: ConnectShard, timeout_ms: int) -> bool:
 
 
 def _declared(member: ConnectMember, request: JoinGroupRequest, said: Said, call: Call) -> ConnectMember:
-    """Return the worker with what its JoinGroup says."""
+    """Return the worker with what its JoinGroup declares."""
     worker = ClassicWorker(request.session_timeout_ms, request.protocols)
     return member.replace(
         client_id=call.client_id,
@@ -202,7 +202,7 @@ def _shown(group: ConnectGroup, protocol: str) -> Prepared:
 
 
 def _for_leader(group: ConnectGroup, protocol: str) -> tuple[JoinGroupResponseMember, ...]:
-    """Return all workers as a classic leader is told of them: each runs its part of the target."""
+    """Return all workers as a classic leader gets them: each runs its part of the target."""
     return tuple(
         JoinGroupResponseMember(
             member_id=member.member_id,
@@ -285,7 +285,7 @@ def _install(
 ) -> Difference:
     """Make what a classic leader computed the target; return its own difference. Raises RequestRefused.
 
-    Unlike what a new worker installs it may leave to nobody what a lost worker ran, or what is taken from another.
+    Unlike what a new worker installs it may leave unassigned what a lost worker ran, or what is taken from another.
     """
     computation = group.computation
     if computation is None or computation.prepared is None:

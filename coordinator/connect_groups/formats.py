@@ -1,4 +1,4 @@
-"""What workers write into JoinGroup and SyncGroup, read within bounds and written anew (KIP-415, KIP-507)."""
+"""What workers write into JoinGroup and SyncGroup, read within bounds and written again (KIP-415, KIP-507)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -71,7 +71,7 @@ def read_metadata(content: bytes) -> Said | None:
 
 
 def for_leader(said: Said, protocol: str) -> bytes:
-    """Return a worker's metadata as its leader is told it."""
+    """Return a worker's metadata as its leader gets it."""
     version = INCREMENTAL[protocol]
     allocation = None
     if said.runs:

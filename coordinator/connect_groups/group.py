@@ -25,7 +25,7 @@ NO_PART = Part()
 
 
 class Leader(msgspec.Struct, frozen=True):
-    """The worker that computed a target, as classic workers are told of it, and how far it had read."""
+    """The worker that computed a target, as classic workers are given it, and how far it had read."""
 
     member_id: str = ""
     url: str = ""
@@ -71,7 +71,7 @@ class ConnectGroup:
         return self.target.get(member_id, NO_PART)
 
     def claimed(self, member: ConnectMember, runs: WorkSet) -> ConnectMember:
-        """Return a worker that holds all that it runs: it may keep what nobody else holds, and has to stop the rest."""
+        """Return a worker that holds all that it runs: it may keep what no other holds, and has to stop the rest."""
         new = runs - member.holds
         free = frozenset(work for work in new if work not in self.owners)
         pending = member.pending_revocation | (new - free)

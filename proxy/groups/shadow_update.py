@@ -93,15 +93,15 @@ class ShadowUpdate:
             topics = topics_of(described, self._size)
             is_set = group.assignor is not None
             members = _digest_of(described, f"{assignor} {is_set}")
-        told = group.shadow is not None and group.shadow.why_not is None
-        known, now = self._known.get(group_id) if told else None, trio.current_time()
+        is_computed = group.shadow is not None and group.shadow.why_not is None
+        known, now = self._known.get(group_id) if is_computed else None, trio.current_time()
         is_same = known is not None and known.members == members
         if known is not None and is_same and now < known.asked + _TOPICS_AGE_S:
             return
         metadata = await self._ask_for(group_id, topics)
         if metadata is None:
-            if told:
-                return  # what was told before still holds, as far as is known
+            if is_computed:
+                return  # what was computed before still holds, as far as is known
             raise NotComputable("no broker could be asked for its topics")
         with self._pace:
             image = image_of(metadata, topics, self._size)
@@ -199,7 +199,7 @@ def _offered(group: GroupRecord, described: DescribedGroup) -> tuple[str, ...]:
 
 
 def _digest_of(described: DescribedGroup, clients: str) -> bytes:
-    """A digest of what a shadow follows from; member ids are drawn anew, so those of today do not matter."""
+    """A digest of what a shadow follows from; members get other ids, so those of today do not matter."""
     hasher = blake2b(clients.encode(), digest_size=16)
     ones = sorted(
         (one.member_metadata, one.member_assignment, one.group_instance_id or "") for one in described.members

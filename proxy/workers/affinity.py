@@ -3,7 +3,7 @@
 All connections of a member have to reach the worker that knows it: any other takes the member over, which costs a
 rejoin. They have the same client id in every library, so clients that share an address (behind a NAT or a load
 balancer) need not share a worker. The client id is in the first request (:mod:`proxy.transport.first_requests`).
-Clients are told apart by their address alone if that request is not there in time, or is encrypted (TLS), or if
+The address alone counts if that request is not there in time, or is encrypted (TLS), or if
 ``limits.max_connections_per_address`` is set, which each worker counts by itself.
 
 Every worker gets a score for the client, and the highest score wins. This needs no shared table, and when the number
